@@ -1,0 +1,1 @@
+"""Everything on one machine: a Slack-compatible workspace, simulated engines and a job."""

@@ -1,0 +1,1 @@
+"""Words and decisions: values and pure functions, without I/O, clock or asyncio."""

@@ -1,0 +1,1 @@
+"""What starts and stops a server process: one module each, exporting LAUNCHER."""

@@ -1,0 +1,250 @@
+"""What the machine needs from the world, as small interfaces named for the need.
+
+Adapters stand in transports, launchers, chats, stores and runtime; tests have fakes of their own. The world
+never throws a library's exception through a port: only those of `bot.domain.errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from bot.domain.facts import JobFacts, Process, Sight
+from bot.domain.fleet import Host, Job, Server
+from bot.domain.message import Message
+
+
+class Clock(Protocol):
+    """Time. ``now`` is in UTC and is for people and records; ``sleep`` is the only way to wait."""
+
+    def now(self) -> datetime: ...
+    async def sleep(self, span: timedelta) -> None: ...
+
+
+class Dice(Protocol):
+    """Randomness, for nonces and jitter."""
+
+    def hex(self, digits: int) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """How a remote command ended. Output beyond the transport's limit is cut, keeping the start."""
+
+    status: int
+    stdout: bytes = b""
+    stderr: bytes = b""
+
+    @property
+    def is_ok(self) -> bool:
+        return self.status == 0
+
+
+class Channel(Protocol):
+    """A running remote command with its pipes. Closing ends the command, also when the line is dead."""
+
+    async def send(self, data: bytes) -> None:
+        """Write to its stdin; HopError when the channel is gone."""
+        ...
+
+    async def receive(self) -> bytes:
+        """The next bytes of its stdout; b"" at its end."""
+        ...
+
+    async def close(self) -> None: ...
+
+    @property
+    def errors(self) -> bytes:
+        """What it wrote to stderr (the last 16 KiB)."""
+        ...
+
+
+class Transport(Protocol):
+    """Reaches one host. Argv all the way: nothing that is passed is ever parsed by a shell.
+
+    A failure on the way is a HopError that names the hop; a command that was reached and failed is a Completed.
+    """
+
+    async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: timedelta) -> Completed:
+        """Run to its end. After ``timeout`` the command is ended on that host too, and TimedOut raised."""
+        ...
+
+    async def open(self, argv: Sequence[str]) -> Channel:
+        """Start a command that is talked to; it must end by itself when its stdin closes."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """What a launcher has on record of a server: the pid it started, and how that ended."""
+
+    pid: int | None = None
+    exit_status: int | None = None
+
+
+class Launcher(Protocol):
+    """Starts server processes on a host and remembers, on that host, how they ended."""
+
+    async def start(self, host: Transport, server: Server, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        """Start detached, in a process group of its own; it outlives the bot. StepFailed when it can't."""
+        ...
+
+    async def end(self, host: Transport, server: Server, process: Process, *, force: bool) -> None:
+        """SIGTERM to exactly that process, or SIGKILL to its tree; one that is gone already is no error."""
+        ...
+
+
+class Eyes(Protocol):
+    """Looks at servers and jobs."""
+
+    def look(
+        self, servers: Sequence[Server], *, jobs: Sequence[Job] = (), needs: Needs | None = None
+    ) -> AsyncIterator[Sight]:
+        """Look at all at once; yield whenever there is more to tell, the last one complete.
+
+        The first one comes at once, with everything pending. Stopping early ends nothing that others wait for.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a look must bring beyond processes, ports and the instant endpoint.
+
+    ``health`` waits for the health endpoint, ``load`` for numbers, ``config`` for flags and limits, ``log`` for
+    the log's reading, ``tail`` for that many of its last lines, ``gpu`` for GPU memory and owners.
+    """
+
+    health: bool = False
+    load: bool = False
+    config: bool = False
+    log: bool = False
+    tail: int = 0
+    gpu: bool = False
+
+    def __or__(self, other: Needs) -> Needs:
+        return Needs(
+            self.health or other.health,
+            self.load or other.load,
+            self.config or other.config,
+            self.log or other.log,
+            max(self.tail, other.tail),
+            self.gpu or other.gpu,
+        )
+
+
+class Hands(Protocol):
+    """Acts on servers. Every act may be done twice; each raises FleetError when it can't be done."""
+
+    async def start(self, server: Server, argv: Sequence[str], env: Mapping[str, str]) -> None: ...
+    async def end(self, server: Server, process: Process, *, force: bool) -> None: ...
+    async def warm_up(self, server: Server) -> float:
+        """One small generation; the seconds that it took."""
+        ...
+
+    async def flags_known(self, server: Server) -> tuple[str, frozenset[str]]:
+        """The installed version, and every flag that its own parser knows."""
+        ...
+
+
+class JobHands(Protocol):
+    """Looks at a job and acts on it."""
+
+    async def look(self, job: Job) -> JobFacts: ...
+    async def stop(self, job: Job) -> None:
+        """Ask it to end (keys to its session, or SIGINT); returns at once."""
+        ...
+
+    async def start(self, job: Job, concurrency: int | None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Where a message stands: a channel, its own id there, and the thread it belongs to."""
+
+    channel: str
+    id: str
+    thread: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to say something: a channel and, inside it, a thread."""
+
+    channel: str
+    thread: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A person said something. ``id`` names the message; the same id is never handled twice.
+
+    ``mentions_bot`` when the bot was addressed by name; the mention itself is taken out of ``text``, and the
+    chat's own escapes are undone.
+    """
+
+    place: Place
+    id: str
+    user: str
+    text: str
+    at: datetime
+    mentions_bot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pressed:
+    """A person pressed a button of a message. ``does`` is what the button carried, as the chat kept it."""
+
+    place: Place
+    message: Ref
+    user: str
+    does: str
+    at: datetime
+    label: str = ""
+
+
+class Listener(Protocol):
+    """Who gets what people do; both return at once and work on by themselves."""
+
+    def heard(self, event: Heard) -> None: ...
+    def pressed(self, event: Pressed) -> None: ...
+
+
+class Chat(Protocol):
+    """A place where people talk. All text is shown as text: escaping is the adapter's work."""
+
+    async def post(self, place: Place, message: Message) -> Ref: ...
+    async def edit(self, ref: Ref, message: Message) -> None: ...
+    async def whisper(self, place: Place, user: str, message: Message) -> None:
+        """Say it so that only that person sees it."""
+        ...
+
+    async def react(self, ref: Ref, sign: str, *, on: bool = True) -> None:
+        """Put a sign ("eyes", "white_check_mark", "x") on a message or take it away; never fails."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StartRecord:
+    """One start that came to its end: which phases took how long, and whether it got ready."""
+
+    server: str
+    profile: str
+    at: datetime
+    took: timedelta
+    is_ready: bool
+    phases: Mapping[str, timedelta] = field(default_factory=dict)
+    max_running: int | None = None
+    max_total_tokens: int | None = None
+    cause: str | None = None
+    version: str | None = None
+
+
+class Hosts(Protocol):
+    """The transports of the configured hosts, opened when first needed and kept warm."""
+
+    def transport(self, host: Host) -> Transport: ...

@@ -1,0 +1,1 @@
+"""The imperative shell: it gathers facts, lets the handlers decide, and acts step by step."""

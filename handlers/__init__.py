@@ -1,0 +1,1 @@
+"""What people may say: one module a command, each exporting COMMAND."""
