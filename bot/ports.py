@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from pydantic import BaseModel
+
 from bot.domain.facts import JobFacts, Process, Sight
-from bot.domain.fleet import Host, Job, Server
+from bot.domain.fleet import Hop, Host, Job, Server
 from bot.domain.message import Message
 
 
@@ -78,6 +80,29 @@ class Transport(Protocol):
     async def close(self) -> None: ...
 
 
+class TransportKind(Protocol):
+    """A transport plug-in: reads its hop's settings and makes the hop.
+
+    ``settings`` is the pydantic model of what stands in the fleet file; ``shorthand`` is the field that a bare
+    value fills (``ssh: root@h1``, ``pct: 200``).
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def settings(self) -> type[BaseModel]: ...
+    @property
+    def shorthand(self) -> str: ...
+
+    def label(self, hop: Hop) -> str:
+        """How a person names this hop: "ssh root@h1", "container 200"."""
+        ...
+
+    def connect(self, hop: Hop, outer: Transport | None) -> Transport:
+        """The transport through this hop, inside ``outer`` (None: from this machine); connects when first used."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Launched:
     """What a launcher has on record of a server: the pid it started, and how that ended."""
@@ -87,9 +112,18 @@ class Launched:
 
 
 class Launcher(Protocol):
-    """Starts server processes on a host and remembers, on that host, how they ended."""
+    """A launcher plug-in: starts server processes on a host and remembers, on that host, how they ended."""
 
-    async def start(self, host: Transport, server: Server, argv: Sequence[str], env: Mapping[str, str]) -> None:
+    @property
+    def name(self) -> str: ...
+
+    async def launched(self, host: Transport, server: Server, state_dir: str) -> Launched:
+        """What is on record of the last start."""
+        ...
+
+    async def start(
+        self, host: Transport, server: Server, argv: Sequence[str], env: Mapping[str, str], state_dir: str
+    ) -> None:
         """Start detached, in a process group of its own; it outlives the bot. StepFailed when it can't."""
         ...
 
