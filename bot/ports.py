@@ -7,7 +7,7 @@ never throws a library's exception through a port: only those of `bot.domain.err
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -16,6 +16,9 @@ from pydantic import BaseModel
 from bot.domain.facts import JobFacts, Process, Sight
 from bot.domain.fleet import Hop, Host, Job, Server
 from bot.domain.message import Message
+from bot.domain.needs import Needs as Needs  # noqa: PLC0414 - a look is asked for with it
+from bot.domain.operation import Asked, Operation, Question, Where
+from bot.domain.records import StartRecord as StartRecord  # noqa: PLC0414 - as above
 
 
 class Clock(Protocol):
@@ -145,32 +148,6 @@ class Eyes(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """What a look must bring beyond processes, ports and the instant endpoint.
-
-    ``health`` waits for the health endpoint, ``load`` for numbers, ``config`` for flags and limits, ``log`` for
-    the log's reading, ``tail`` for that many of its last lines, ``gpu`` for GPU memory and owners.
-    """
-
-    health: bool = False
-    load: bool = False
-    config: bool = False
-    log: bool = False
-    tail: int = 0
-    gpu: bool = False
-
-    def __or__(self, other: Needs) -> Needs:
-        return Needs(
-            self.health or other.health,
-            self.load or other.load,
-            self.config or other.config,
-            self.log or other.log,
-            max(self.tail, other.tail),
-            self.gpu or other.gpu,
-        )
-
-
 class Hands(Protocol):
     """Acts on servers. Every act may be done twice; each raises FleetError when it can't be done."""
 
@@ -262,23 +239,37 @@ class Chat(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class StartRecord:
-    """One start that came to its end: which phases took how long, and whether it got ready."""
-
-    server: str
-    profile: str
-    at: datetime
-    took: timedelta
-    is_ready: bool
-    phases: Mapping[str, timedelta] = field(default_factory=dict)
-    max_running: int | None = None
-    max_total_tokens: int | None = None
-    cause: str | None = None
-    version: str | None = None
-
-
 class Hosts(Protocol):
     """The transports of the configured hosts, opened when first needed and kept warm."""
 
     def transport(self, host: Host) -> Transport: ...
+
+
+class Operations(Protocol):
+    """Remembers operations; StoreError when it can't, and then nothing that destroys is done."""
+
+    def next_id(self) -> str: ...
+    def save(self, operation: Operation) -> None: ...
+    def live(self) -> tuple[Operation, ...]: ...
+    def recent(self, limit: int) -> tuple[Operation, ...]: ...
+
+
+class Questions(Protocol):
+    """Remembers questions. ``end`` is atomic: of two presses one gets True."""
+
+    def add(self, question: Question) -> None: ...
+    def get(self, nonce: str) -> Question | None: ...
+    def open(self) -> tuple[Question, ...]: ...
+    def end(self, nonce: str, state: Asked, *, by: str | None, at: datetime) -> bool: ...
+    def placed(self, nonce: str, where: Where) -> None:
+        """Note where it was posted."""
+        ...
+
+
+class Starts(Protocol):
+    """Remembers how starts went."""
+
+    def add(self, record: StartRecord) -> None: ...
+    def recent(self, limit: int) -> tuple[StartRecord, ...]:
+        """The newest so many, the newest last."""
+        ...

@@ -61,11 +61,16 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """A process that holds memory on a GPU; None where the driver does not say how much."""
+    """A process that holds memory on a GPU; None where the driver does not say how much.
+
+    ``server`` is the configured server whose process tree it belongs to, None when it is nobody's we know.
+    """
 
     pid: int
     name: str
     memory_mib: int | None
+    server: str | None = None
+    age: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)

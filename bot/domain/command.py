@@ -1,0 +1,95 @@
+"""What a command is: its words, who may say it, what it needs to know, and how it decides.
+
+A command module exports ``COMMAND``. ``decide`` is pure: the words, the world and the time go in, and what is to
+be done comes out as a value. Help, usage errors and docs/commands.md are made from these fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from bot.domain.fleet import Role
+from bot.domain.message import Message
+from bot.domain.needs import Needs
+from bot.domain.plan import Plan
+
+if TYPE_CHECKING:
+    from bot.domain.words import Words
+    from bot.domain.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What may follow a command's name.
+
+    ``options`` are words that begin with dashes; ``words`` are sub-commands ("stop", "start"); ``recalls`` means
+    that without a target the last one named in the thread, or lately in the channel, is meant; ``rest`` takes
+    everything as it stands.
+    """
+
+    targets: bool = False
+    profile: bool = False
+    job: bool = False
+    number: bool = False
+    recalls: bool = False
+    rest: bool = False
+    options: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer, and nothing else happens. ``is_ok`` is what `upbot ask` exits with."""
+
+    message: Message
+    is_ok: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CancelOpen:
+    """End what is open: the question or the operation of that id, or all in this channel (None)."""
+
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadFleet:
+    """Read the fleet file again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetPace:
+    """How often the operation in this thread reports: every so often, or only at its end (None)."""
+
+    every: timedelta | None
+
+
+Change = CancelOpen | ReloadFleet | SetPace
+Decision = Reply | Plan | Change
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One thing that people may say.
+
+    ``is_everyday`` marks a word that people also use among themselves: followed by what is no target it is talk,
+    and the bot keeps silent. ``changes`` marks a command that acts: it never guesses, and with a question mark
+    at its end it only shows its plan. ``asks_installed`` has the installed version's own flags read before it decides.
+    """
+
+    name: str
+    summary: str
+    usage: str
+    examples: tuple[str, ...]
+    decide: Callable[[Words, World, datetime], Decision]
+    aliases: tuple[str, ...] = ()
+    role: Role = Role.VIEWER
+    grammar: Grammar = field(default_factory=Grammar)
+    needs: Needs | None = None
+    needs_job: bool = False
+    changes: bool = False
+    is_everyday: bool = False
+    asks_installed: bool = False

@@ -1,0 +1,31 @@
+"""What a command must know before it can decide; the prober brings just that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a look must bring beyond processes, ports and the instant endpoint.
+
+    ``health`` waits for the health endpoint, ``load`` for numbers, ``config`` for flags and limits, ``log`` for
+    the log's reading, ``tail`` for that many of its last lines, ``gpu`` for GPU memory and owners.
+    """
+
+    health: bool = False
+    load: bool = False
+    config: bool = False
+    log: bool = False
+    tail: int = 0
+    gpu: bool = False
+
+    def __or__(self, other: Needs) -> Needs:
+        return Needs(
+            self.health or other.health,
+            self.load or other.load,
+            self.config or other.config,
+            self.log or other.log,
+            max(self.tail, other.tail),
+            self.gpu or other.gpu,
+        )

@@ -1,0 +1,160 @@
+"""A plan being carried out, and a question that waits for a press: both as values with one table of states each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import Enum
+
+from bot.domain.plan import EndServers, Plan, StartServers, Step
+
+
+class State(Enum):
+    """Where an operation stands."""
+
+    RUNNING = "running"
+    CANCELLING = "cancelling"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+NEXT: Mapping[State, frozenset[State]] = {
+    State.RUNNING: frozenset({State.CANCELLING, State.DONE, State.FAILED}),
+    State.CANCELLING: frozenset({State.CANCELLED, State.DONE, State.FAILED}),
+    State.DONE: frozenset(),
+    State.FAILED: frozenset(),
+    State.CANCELLED: frozenset(),
+}
+
+
+class StepState(Enum):
+    """Where a step stands."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class StepProgress:
+    """A step's state, and what it has to say in a few words ("8/8 stopped")."""
+
+    state: StepState = StepState.WAITING
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A place in a chat, as the store keeps it: channel, thread, and the message that is kept current."""
+
+    channel: str
+    thread: str | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A plan being carried out.
+
+    ``touched`` is true from the moment that something may have been signalled or started; before that a word ends
+    it and nothing is left behind. ``lost`` says of each server that dropped out why; ``launched`` are those that it
+    has started. ``copies`` are other places that want to read along.
+    """
+
+    id: str
+    plan: Plan
+    by: str
+    started_at: datetime
+    where: Where
+    state: State = State.RUNNING
+    progress: tuple[StepProgress, ...] = ()
+    touched: bool = False
+    lost: tuple[tuple[str, str], ...] = ()
+    launched: tuple[str, ...] = ()
+    copies: tuple[Where, ...] = ()
+    pace: timedelta | None = timedelta(seconds=30)
+    ended_at: datetime | None = None
+    outcome: str = ""
+    stopper: str | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it still may do something."""
+        return self.state in (State.RUNNING, State.CANCELLING)
+
+    @property
+    def current(self) -> int | None:
+        """The number of the step that is at work, or of the next one; None when all are behind."""
+        for number, step in enumerate(self.progress):
+            if step.state in (StepState.RUNNING, StepState.WAITING):
+                return number
+        return None
+
+    @property
+    def survivors(self) -> tuple[str, ...]:
+        """The servers that have not dropped out."""
+        gone = {name for name, _ in self.lost}
+        return tuple(name for name in self.plan.servers if name not in gone)
+
+    def to(self, state: State, *, at: datetime | None = None, outcome: str = "") -> Operation:
+        """The operation in another state; ValueError names the state and the wrong step from it."""
+        if state not in NEXT[self.state]:
+            raise ValueError(f"operation {self.id} is {self.state.value} and can't become {state.value}")
+        return replace(self, state=state, ended_at=at, outcome=outcome or self.outcome)
+
+    def with_step(self, number: int, state: StepState, note: str = "") -> Operation:
+        """The operation with one step's progress changed; anything that ends or starts a server touches."""
+        steps = list(self.progress)
+        steps[number] = StepProgress(state, note or steps[number].note)
+        touches = state is StepState.RUNNING and isinstance(self.plan.steps[number], (EndServers, StartServers))
+        return replace(self, progress=tuple(steps), touched=self.touched or touches)
+
+    def without(self, server: str, why: str) -> Operation:
+        """The operation with one server dropped out."""
+        if server in dict(self.lost):
+            return self
+        return replace(self, lost=(*self.lost, (server, why)))
+
+    def step_of(self, number: int) -> Step:
+        """The step of that number."""
+        return self.plan.steps[number]
+
+
+def begin(plan: Plan, *, id: str, by: str, at: datetime, where: Where, pace: timedelta | None) -> Operation:  # noqa: A002 - the field's own name
+    """A fresh operation with every step waiting."""
+    return Operation(id, plan, by, at, where, progress=tuple(StepProgress() for _ in plan.steps), pace=pace)
+
+
+class Asked(Enum):
+    """Where a question stands; everything but OPEN is an end."""
+
+    OPEN = "open"
+    PRESSED = "pressed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    VOID = "void"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A plan that waits for a press: stored before it is posted, looked up by its nonce.
+
+    ``text`` are the words that led to it, decided again when it is pressed. ``code`` is what one may type.
+    """
+
+    nonce: str
+    code: str
+    plan: Plan
+    text: str
+    asker: str
+    asked_at: datetime
+    expires_at: datetime
+    where: Where
+    state: Asked = Asked.OPEN
+    by: str | None = None
+    ended_at: datetime | None = None
+    copies: tuple[Where, ...] = field(default=())

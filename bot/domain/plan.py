@@ -1,0 +1,162 @@
+"""What is decided and not yet done: a plan is frozen data that can be compared, shown, stored and resumed.
+
+Each kind of step is a class here; how it is done, and how one sees that it is done already, stands in
+`bot.runtime.steps`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from bot.domain.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A process that a plan ends: pid and start time name it for good."""
+
+    server: str
+    pid: int
+    started: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartOrder:
+    """One server to be launched: the whole command line, the environment, and what the flags are called."""
+
+    server: str
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    profile: str = "custom"
+
+
+@dataclass(frozen=True, slots=True)
+class StopJob:
+    """Ask a job to end and wait until it has."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndServers:
+    """SIGTERM to exactly these processes, a grace time, SIGKILL to what is left of their trees."""
+
+    victims: tuple[Victim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitFree:
+    """Wait until ports and GPU memory of these servers are really free."""
+
+    servers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StartServers:
+    """Launch all, follow each until it is ready or gone."""
+
+    orders: tuple[StartOrder, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prove:
+    """Have each generate a token, read its flags and limits back, and compare with before."""
+
+    servers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeJob:
+    """Start a job again when enough servers are ready."""
+
+    job: str
+    concurrency: int | None
+    minimum_servers: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompareThroughput:
+    """After a while, say what the change has brought."""
+
+    servers: tuple[str, ...]
+    after: timedelta
+
+
+Step = StopJob | EndServers | AwaitFree | StartServers | Prove | ResumeJob | CompareThroughput
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What a server did before the plan, for the comparison at its end. Rates are decoded tokens a second."""
+
+    server: str
+    profile: str | None = None
+    max_running: int | None = None
+    max_total_tokens: int | None = None
+    running: int | None = None
+    tokens_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stake:
+    """What a press would be about: a server's process and whether it lives. Counters are not part of it."""
+
+    server: str
+    pid: int | None
+    started: int | None
+    is_alive: bool
+    readiness: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Steps, and whether a person must press first.
+
+    ``question`` is what is asked (its buttons are added by who posts it); None means that nothing healthy is at
+    stake and it starts at once. ``is_preview`` shows the question's text and acts never. With ``stops_on_failure``
+    the first server that fails ends the rest (rolling); without it the others go on.
+    """
+
+    verb: str
+    title: str
+    servers: tuple[str, ...]
+    steps: tuple[Step, ...]
+    profile: str | None = None
+    question: Message | None = None
+    confirm_label: str = "Confirm"
+    stakes: tuple[Stake, ...] = ()
+    before: tuple[Before, ...] = ()
+    back_to: str | None = None
+    stops_on_failure: bool = False
+    is_preview: bool = False
+    has_alternative: tuple[str, str] | None = None
+
+    @property
+    def needs_confirmation(self) -> bool:
+        """Whether something healthy, or something we can't see, would die."""
+        return self.question is not None
+
+
+def grown_harm(asked: Plan, now: Plan) -> str | None:
+    """Why a press for ``asked`` must not start ``now``, or None when the harm has not grown.
+
+    Void are another target, profile or process, and something dead that lives now; a server that died since is
+    less harm, and counters do not count.
+    """
+    if now.profile != asked.profile:
+        return f"the profile is now {now.profile}"
+    if more := [name for name in now.servers if name not in asked.servers]:
+        return f"{', '.join(more)} would be touched too"
+    before = {stake.server: stake for stake in asked.stakes}
+    for stake in now.stakes:
+        old = before.get(stake.server)
+        if stake.is_alive and (old is None or not old.is_alive):
+            return f"{stake.server} is {stake.readiness} now"
+        if old is None or not stake.is_alive:
+            continue
+        if (old.pid, old.started) != (stake.pid, stake.started):
+            return f"{stake.server} runs another process now (pid {stake.pid})"
+        if stake.readiness == "ready" != old.readiness:
+            return f"{stake.server} is ready now, it was {old.readiness}"
+    return None

@@ -1,0 +1,23 @@
+"""What is kept of the past: starts and how long their phases took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class StartRecord:
+    """One start that came to its end: which phases took how long, and whether it got ready."""
+
+    server: str
+    profile: str
+    at: datetime
+    took: timedelta
+    is_ready: bool
+    phases: Mapping[str, timedelta] = field(default_factory=dict)
+    max_running: int | None = None
+    max_total_tokens: int | None = None
+    cause: str | None = None
+    version: str | None = None

@@ -1,0 +1,212 @@
+"""What a person typed becomes a typed value, or talk that is none of the bot's business.
+
+    interpret("restart no_buffer", …)  -> Words("restart", profile="no_buffer", …)
+    interpret("what's up?", …)         -> None
+    interpret("restrat gpu3", …)       -> Hint("did you mean `restart gpu3`?")
+
+Only whole words count, nothing is executed on a guess, and what looks like talk between people is left alone: a
+bot that answers everything is muted, and one that acts on a guess is worse.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from bot.domain.command import Command
+from bot.domain.fleet import Fleet
+from bot.domain.message import Message, code, says
+
+LONGEST = 400
+"""Characters; what is longer is not a command."""
+
+_ENDING = "?!.,;:"
+_SAFE = re.compile(r"(no|nope|stop|wait|don'?t|cancel|abort|halt)\b(?!-)", re.IGNORECASE)
+_IS_UP = re.compile(
+    r"(it'?s|they'?re|its|all|everything'?s?|server'?s?)?\s*(is|are)?\s*(still\s+|already\s+)?"
+    r"(ready|up|working|works|work|alive|serving)(\s+(now|already|again|fine))?",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A command as it was meant. ``named`` tells targets that were typed from those that were filled in.
+
+    ``is_question`` is true when it ended in a question mark. ``text`` is what was typed, for the record and for
+    deciding again.
+    """
+
+    command: str
+    text: str
+    targets: tuple[str, ...] = ()
+    named: bool = False
+    profile: str | None = None
+    job: str | None = None
+    options: frozenset[str] = frozenset()
+    words: tuple[str, ...] = ()
+    number: int | None = None
+    rest: str = ""
+    is_question: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """The message began like a command and can't be one; this says what to type."""
+
+    message: Message
+
+
+def is_safe_word(text: str) -> bool:
+    """Whether a message begins as people begin when they want something to stop."""
+    return _SAFE.match(text.strip()) is not None
+
+
+def is_only_safe_word(text: str) -> bool:
+    """Whether the message is such a word and nothing else ("no", "stop!", "cancel it")."""
+    words = [word.strip(_ENDING).lower() for word in text.split()]
+    return bool(words) and is_safe_word(text) and set(words[1:]) <= {"it", "that", "no", "stop", "please", "now"}
+
+
+def says_it_is_up(text: str) -> bool:
+    """Whether somebody says that the thing works ("it's up", "ready", "works")."""
+    return _IS_UP.fullmatch(text.strip().rstrip(_ENDING)) is not None
+
+
+def interpret(
+    text: str,
+    *,
+    fleet: Fleet,
+    commands: Sequence[Command],
+    channel: str,
+    mentions_bot: bool = False,
+    recalled: tuple[str, ...] = (),
+) -> Words | Hint | None:
+    """Read a message: a command, a hint for what begins like one, or None for talk.
+
+    ``recalled`` are the servers last named in this thread or, lately, in this channel.
+    """
+    tokens = text.split()
+    if not tokens:
+        return Words("help", text) if mentions_bot else None
+    command = _command(tokens[0], commands)
+    if len(text) > LONGEST:
+        is_meant = mentions_bot or (command is not None and not command.is_everyday)
+        return Hint(says("That is too long to be a command (", str(len(text)), " characters).")) if is_meant else None
+    if command is None:
+        return _near_command(tokens, text, fleet, commands, mentions_bot=mentions_bot)
+    is_question = text.rstrip().endswith("?")
+    reading = _Reading(command, fleet, tokens[1:])
+    words = reading.words(text, is_question=is_question)
+    if isinstance(words, Words):
+        return _filled(words, command, fleet, channel, recalled)
+    is_talk = command.is_everyday and not mentions_bot and not reading.found and words.suggestion is None
+    return None if is_talk else Hint(words.message(command))
+
+
+def _command(token: str, commands: Sequence[Command]) -> Command | None:
+    word = token.lower().rstrip(_ENDING).lstrip("/!")
+    return next((one for one in commands if word == one.name or word in one.aliases), None)
+
+
+def _filled(words: Words, command: Command, fleet: Fleet, channel: str, recalled: tuple[str, ...]) -> Words:
+    if words.targets or not command.grammar.targets:
+        return words
+    if command.grammar.recalls and recalled:
+        return replace(words, targets=recalled)
+    if command.changes and words.profile is None:
+        return words
+    return replace(words, targets=tuple(server.name for server in fleet.defaults(channel)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Unknown:
+    token: str
+    suggestion: str | None
+
+    def message(self, command: Command) -> Message:
+        shown = self.token if len(self.token) <= 60 else f"{self.token[:59]}…"
+        if self.suggestion is not None:
+            return says("I don't know ", code(shown), ". Did you mean ", code(self.suggestion), "? Nothing was done.")
+        return says("I don't know ", code(shown), ". Usage: ", code(command.usage), ". Nothing was done.")
+
+
+class _Reading:
+    """The words behind a command's name, read one by one against its grammar."""
+
+    def __init__(self, command: Command, fleet: Fleet, tokens: Sequence[str]) -> None:
+        self.command = command
+        self.fleet = fleet
+        self.tokens = tokens
+        self.found = 0
+        self.names: list[str] = []
+        self.values = Words(command.name, "")
+
+    def words(self, text: str, *, is_question: bool) -> Words | _Unknown:
+        """The whole, or the first word that nobody knows."""
+        if self.command.grammar.rest:
+            rest = " ".join(self.tokens)
+            return replace(self.values, text=text, rest=rest, is_question=is_question)
+        unknown: _Unknown | None = None
+        for token in self.tokens:
+            bare = token.rstrip("?!.,")
+            if not bare:
+                continue
+            if self._take(token) or self._take(bare):
+                self.found += 1
+            else:
+                unknown = unknown or _Unknown(token, self._near(token))
+        if unknown is not None:
+            return unknown
+        order = [server.name for server in self.fleet.servers if server.name in self.names]
+        return replace(self.values, text=text, targets=tuple(order), named=bool(order), is_question=is_question)
+
+    def _take(self, token: str) -> bool:
+        grammar, word = self.command.grammar, token.lower()
+        if word in grammar.options:
+            self.values = replace(self.values, options=self.values.options | {word})
+        elif word in grammar.words:
+            self.values = replace(self.values, words=(*self.values.words, word))
+        elif grammar.targets and (servers := self.fleet.select(token)):
+            self.names.extend(server.name for server in servers)
+        elif grammar.profile and (profile := self.fleet.profile(token)) and self.values.profile is None:
+            self.values = replace(self.values, profile=profile.name)
+        elif grammar.job and (job := self.fleet.job(token)):
+            self.values = replace(self.values, job=job.name)
+        elif grammar.number and re.fullmatch(r"\d{1,4}", word) and self.values.number is None:
+            self.values = replace(self.values, number=int(word))
+        else:
+            return False
+        return True
+
+    def _near(self, token: str) -> str | None:
+        grammar = self.command.grammar
+        known: list[str] = [*grammar.options, *grammar.words]
+        if grammar.targets:
+            known.extend(server.name for server in self.fleet.servers)
+            known.extend(host.name for host in self.fleet.hosts)
+        if grammar.profile:
+            known.extend(profile.name for profile in self.fleet.profiles)
+        if grammar.job:
+            known.extend(job.name for job in self.fleet.jobs)
+        near = difflib.get_close_matches(token.lower().strip(_ENDING + "'\"`"), known, n=1, cutoff=0.7)
+        return near[0] if near else None
+
+
+def _near_command(
+    tokens: Sequence[str], text: str, fleet: Fleet, commands: Sequence[Command], *, mentions_bot: bool
+) -> Hint | None:
+    first = tokens[0].lower().strip(_ENDING)
+    names = [one.name for one in commands if len(one.name) > 3]
+    near = difflib.get_close_matches(first, names, n=1, cutoff=0.75) if len(first) > 3 and len(tokens) <= 3 else []
+    if near:
+        command = next(one for one in commands if one.name == near[0])
+        reading = _Reading(command, fleet, tokens[1:])
+        if isinstance(reading.words(text, is_question=False), Words):
+            meant = " ".join([command.name, *tokens[1:]])
+            return Hint(says("Did you mean ", code(meant), "? Nothing was done."))
+    if not mentions_bot:
+        return None
+    return Hint(says("I don't know ", code(tokens[0][:60]), "; ", code("help"), " tells what I know."))

@@ -1,0 +1,61 @@
+"""What a handler may know when it decides: the fleet, who asks and where, what was seen, and what goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from bot.domain.command import Command
+from bot.domain.engine import Engine
+from bot.domain.facts import JobFacts, ServerFacts, Sight
+from bot.domain.fleet import Fleet, Role, Server
+from bot.domain.operation import Operation, Question
+from bot.domain.readiness import Verdict, judge
+from bot.domain.records import StartRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What the environment on a server's host has: the engine's version and every flag that it knows."""
+
+    version: str
+    flags: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything for one decision. ``installed`` and ``starts`` are by server; ``starts`` has the newest last."""
+
+    fleet: Fleet
+    now: datetime
+    asker: str
+    role: Role
+    channel: str
+    sight: Sight
+    thread: str | None = None
+    targets: tuple[Server, ...] = ()
+    operations: tuple[Operation, ...] = ()
+    questions: tuple[Question, ...] = ()
+    commands: tuple[Command, ...] = ()
+    engines: Mapping[str, Engine] = field(default_factory=dict)
+    installed: Mapping[str, Installed | str] = field(default_factory=dict)
+    starts: tuple[StartRecord, ...] = ()
+
+    def facts(self, server: str) -> ServerFacts:
+        """What was seen of a server; pending where nothing was."""
+        seen = self.sight.servers.get(server)
+        return seen if seen is not None else ServerFacts(server, self.sight.at, is_pending=True)
+
+    def verdict(self, server: str) -> Verdict:
+        """The state of a server."""
+        return judge(self.facts(server), self.now)
+
+    def job(self, name: str) -> JobFacts | None:
+        """What was seen of a job."""
+        return self.sight.jobs.get(name)
+
+    def busy(self, servers: tuple[str, ...]) -> Operation | None:
+        """The live operation that works on any of these servers."""
+        wanted = set(servers)
+        return next((op for op in self.operations if op.is_live and wanted & set(op.plan.servers)), None)

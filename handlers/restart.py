@@ -1,0 +1,51 @@
+"""Restart servers, with another profile if one is named: looked at, asked, proved.
+
+restart no_buffer        restart gpu3        restart --rolling no_buffer        restart no_buffer?
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from bot.domain.command import Command, Decision, Grammar, Reply
+from bot.domain.fleet import Role
+from bot.domain.message import Lines, Message, bold, code, line
+from bot.domain.needs import Needs
+from bot.domain.phrases import listing
+from bot.domain.procedure import restart
+from bot.domain.words import Words
+from bot.domain.world import World
+
+
+def decide(words: Words, world: World, now: datetime) -> Decision:
+    """Plan the restart, or ask which servers are meant."""
+    del now
+    if not world.targets:
+        return _which(world)
+    return restart(words, world)
+
+
+def _which(world: World) -> Reply:
+    server = world.fleet.servers[0].name if world.fleet.servers else "gpu0"
+    profiles = [profile.name for profile in world.fleet.profiles]
+    lines = [line(code(f"restart {server}"), " · ", code("restart all"))]
+    if profiles:
+        shown = listing(profiles[:6], "or")
+        lines.append(line(code(f"restart {profiles[0]}"), f" for this channel's servers; profiles: {shown}"))
+    return Reply(Message(line(bold("Restart which? "), "Nothing was done."), (Lines(tuple(lines)),)), is_ok=False)
+
+
+COMMAND = Command(
+    name="restart",
+    summary="stop, start and prove servers, with a profile if one is named; asks before anything healthy dies",
+    usage="restart [servers] [profile] [--rolling] [--again]",
+    examples=("restart no_buffer", "restart gpu3", "restart --rolling no_buffer", "restart no_buffer?"),
+    decide=decide,
+    aliases=("r", "reboot"),
+    role=Role.OPERATOR,
+    grammar=Grammar(targets=True, profile=True, options=("--rolling", "--again")),
+    needs=Needs(load=True, config=True, log=True, gpu=True),
+    needs_job=True,
+    changes=True,
+    asks_installed=True,
+)
