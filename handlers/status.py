@@ -16,6 +16,7 @@ from bot.domain.guard import rate
 from bot.domain.message import Line, Lines, Message, Small, Table, bold, line
 from bot.domain.needs import Needs
 from bot.domain.phrases import about, count, names, percent
+from bot.domain.phrases import target as goal
 from bot.domain.readiness import Readiness
 from bot.domain.views import DOTS, MANY, footer, hosts_of
 from bot.domain.words import Words
@@ -121,7 +122,7 @@ def _rates(world: World, servers: Sequence[Server]) -> tuple[Line, ...]:
         return (line("tok/s: not known yet"),)
     total = sum(known)
     is_whole = len(servers) == len(world.fleet.servers)
-    target = f" of {about(world.fleet.target)}" if world.fleet.target and is_whole else ""
+    target = f" of {goal(world.fleet.target)}" if world.fleet.target and is_whole else ""
     text = [bold(f"{about(total)}{target} tok/s")]
     lines = [line(*text, "" if len(known) == len(servers) else f" from {count(len(known), 'server')}")]
     for job in world.fleet.jobs if is_whole else ():

@@ -50,11 +50,12 @@ def _server(server: Server, facts: ServerFacts, verdict: Verdict) -> Line:
 
 
 def _status(facts: ServerFacts) -> str:
-    for answer in (facts.health, facts.instant):
-        if answer is not None and answer.outcome is not Outcome.PENDING:
-            if answer is facts.instant and answer.is_ok and facts.health is not None:
-                return "answers, health check under way"
-            return _outcome(answer)
+    if facts.health is not None and facts.health.outcome is not Outcome.PENDING:
+        return _outcome(facts.health)
+    if facts.instant is not None and facts.instant.is_ok:
+        return "answers, health check under way" if facts.health is not None else _outcome(facts.instant)
+    if facts.instant is not None and facts.instant.outcome is not Outcome.PENDING:
+        return _outcome(facts.instant)
     return "refused" if facts.port_owner is None else "no answer yet"
 
 

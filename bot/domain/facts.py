@@ -137,6 +137,7 @@ class ServerFacts:
     ``is_pending`` means that its host has not answered yet; ``unreachable`` says which hop failed and how.
     ``exit_status`` is that of the last process that our launcher started there, when it has ended.
     ``profile`` is the profile whose flags the process runs, "custom" where none fits.
+    Where ``sees_processes`` is False, nobody could look at processes: that none was seen says nothing then.
     """
 
     server: str
@@ -155,6 +156,7 @@ class ServerFacts:
     exit_status: int | None = None
     profile: str | None = None
     log_tail: tuple[str, ...] = ()
+    sees_processes: bool = True
 
 
 class JobState(Enum):

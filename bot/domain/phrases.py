@@ -38,6 +38,11 @@ def about(value: float) -> str:
     return f"{value:.0f}" if value >= 99.5 or value == round(value) else f"{value:.1f}".removesuffix(".0")
 
 
+def target(value: float) -> str:
+    """A number that a person has set, unrounded: "6.25k"."""
+    return f"{value / 1000:g}k" if value >= 1000 else f"{value:g}"
+
+
 def exact(value: int) -> str:
     """A whole number with thousands set apart: "61,204"."""
     return f"{value:,}"

@@ -12,11 +12,17 @@ from enum import Enum
 from http import HTTPStatus
 
 from bot.domain.diagnosis import Phase
-from bot.domain.facts import Answer, Outcome, ServerFacts
+from bot.domain.facts import Answer, Outcome, Process, ServerFacts
 from bot.domain.phrases import span
 
 HANG_AFTER = timedelta(seconds=20)
 """SGLang itself calls its scheduler stuck after 20 s without output (SGLANG_HEALTH_CHECK_TIMEOUT)."""
+
+_ASKED_TO_END = (-2, -15, 130, 143)
+"""How a process ends that was sent SIGINT or SIGTERM, as Python and as a shell count it."""
+
+_NO_ANSWER = (Outcome.PENDING, Outcome.BROKEN)
+_NOT_ITS_FAULT = (401, 403, 404, 405)
 
 
 class Readiness(Enum):
@@ -52,37 +58,83 @@ def judge(facts: ServerFacts, now: datetime) -> Verdict:
     if facts.is_pending:
         return Verdict(Readiness.UNKNOWN)
     if facts.process is None:
-        return _without_process(facts)
+        return _without_process(facts) if facts.sees_processes else _by_answers(facts, now)
     return _with_process(facts, now)
 
 
 def _without_process(facts: ServerFacts) -> Verdict:
-    owner = facts.port_owner
+    owner, diagnosis = facts.port_owner, facts.diagnosis
     if owner is not None:
         return Verdict(
             Readiness.DOWN, f"port answers, but the process is not ours (pid {owner.pid}, {_command(owner.argv)})"
         )
-    diagnosis = facts.diagnosis
     if diagnosis is not None and diagnosis.is_crashed:
         return Verdict(Readiness.CRASHED, diagnosis.cause or "crashed")
+    if diagnosis is not None and diagnosis.phase is Phase.STOPPED:
+        return Verdict(Readiness.DOWN, "stopped")  # SGLang kills itself at the end of a drain: its status lies
+    if facts.exit_status in _ASKED_TO_END:
+        return Verdict(Readiness.DOWN, "stopped")
     if facts.exit_status not in (None, 0):
         return Verdict(Readiness.CRASHED, f"exit status {facts.exit_status}")
     return Verdict(Readiness.DOWN, "no process")
 
 
 def _with_process(facts: ServerFacts, now: datetime) -> Verdict:
-    process, owner, diagnosis = facts.process, facts.port_owner, facts.diagnosis
+    process, owner = facts.process, facts.port_owner
     assert process is not None  # noqa: S101 - the caller has looked; this is for the type checker
     if owner is not None and process.pid not in (owner.pid, owner.parent):
         return Verdict(Readiness.STARTING, f"port taken by another process (pid {owner.pid}, {_command(owner.argv)})")
+    answer = _latest(facts)
+    if answer is None or answer.outcome is Outcome.REFUSED or (owner is None and answer.outcome in _NO_ANSWER):
+        return _without_port(facts, process)
+    if answer.outcome is Outcome.PENDING:
+        return Verdict(Readiness.UNKNOWN)
+    if owner is None and _is_starting(facts):
+        return Verdict(Readiness.STARTING, _doing(facts))  # whoever answers there, our log says that we do not
+    if _stands_still(facts, now):
+        since = facts.movement.still_since
+        return Verdict(Readiness.HUNG, f"no token for {span(now - since)}" if since else "no token")
+    return _answering(facts, answer) if _answers(answer) else _not_ok(facts, answer)
+
+
+def _latest(facts: ServerFacts) -> Answer | None:
+    """The answer that says most: that of the health endpoint, until then that of the instant one."""
+    health = facts.health
+    if health is not None and health.outcome is not Outcome.PENDING:
+        return health
+    return facts.instant if facts.instant is not None else health
+
+
+def _without_port(facts: ServerFacts, process: Process) -> Verdict:
+    diagnosis = facts.diagnosis
+    if diagnosis is not None and diagnosis.is_crashed:
+        return Verdict(Readiness.STARTING, f"{diagnosis.cause or 'a crash'} in the log, process still alive")
+    if diagnosis is not None and diagnosis.phase is Phase.STOPPED:
+        return Verdict(Readiness.DRAINING, "asked to end, its port is closed")
+    return Verdict(Readiness.STARTING, _doing(facts) if _is_starting(facts) else f"process alive {span(process.age)}")
+
+
+def _answers(answer: Answer) -> bool:
+    """Whether it answers as it should; a missing key or path is the asker's fault, not the server's."""
+    return answer.is_ok or (answer.outcome is Outcome.ANSWERED and answer.status in _NOT_ITS_FAULT)
+
+
+def _answering(facts: ServerFacts, answer: Answer) -> Verdict:
+    diagnosis = facts.diagnosis
+    if diagnosis is not None and diagnosis.phase is Phase.STOPPED:
+        return Verdict(Readiness.DRAINING, "asked to end, finishing its requests")
+    if answer is not facts.health and _is_starting(facts):
+        return Verdict(Readiness.STARTING, _doing(facts))  # its main process answers while the first request warms up
+    if diagnosis is not None and diagnosis.is_crashed:
+        return Verdict(Readiness.READY, f"{diagnosis.cause or 'a crash'} in the log, yet it answers")
+    return Verdict(Readiness.READY, "" if answer.is_ok else f"answers HTTP {answer.status}")
+
+
+def _by_answers(facts: ServerFacts, now: datetime) -> Verdict:
+    """Where processes can't be seen, what answers is all there is; and a refused port is not a proof of death."""
     answer = facts.health if facts.health and facts.health.outcome is not Outcome.PENDING else facts.instant
-    if owner is None or answer is None or answer.outcome is Outcome.REFUSED:
-        if diagnosis is not None and diagnosis.is_crashed:
-            return Verdict(Readiness.STARTING, f"{diagnosis.cause or 'a crash'} in the log, process still alive")
-        is_telling = diagnosis is not None and diagnosis.is_starting
-        return Verdict(
-            Readiness.STARTING, diagnosis.doing if diagnosis and is_telling else f"process alive {span(process.age)}"
-        )
+    if answer is None or answer.outcome is Outcome.REFUSED:
+        return Verdict(Readiness.UNREACHABLE, "port refused, and its processes can't be seen from here")
     if _stands_still(facts, now):
         since = facts.movement.still_since
         return Verdict(Readiness.HUNG, f"no token for {span(now - since)}" if since else "no token")
@@ -91,15 +143,33 @@ def _with_process(facts: ServerFacts, now: datetime) -> Verdict:
 
 def _not_ok(facts: ServerFacts, answer: Answer) -> Verdict:
     diagnosis = facts.diagnosis
-    if answer.outcome is Outcome.TIMED_OUT:
-        return Verdict(Readiness.HUNG, f"no answer for {span(answer.took)}")
+    said = f"HTTP {answer.status}" if answer.status else answer.why or "no answer"
     if diagnosis is not None and diagnosis.phase is Phase.STOPPED:
         return Verdict(Readiness.DRAINING, "asked to end, finishing its requests")
-    if diagnosis is not None and diagnosis.is_starting:
-        return Verdict(Readiness.STARTING, diagnosis.doing)
-    if answer.status == HTTPStatus.SERVICE_UNAVAILABLE and not facts.load.running:
+    if facts.movement.tokens_per_second:
+        return Verdict(Readiness.READY, f"{said} at {_path(facts, answer)}, yet tokens move")
+    if diagnosis is not None and diagnosis.is_crashed:
+        return Verdict(Readiness.HUNG, f"{diagnosis.cause or 'a crash'} in the log, process still alive")
+    if answer.outcome is Outcome.TIMED_OUT:
+        return Verdict(Readiness.HUNG, f"no answer for {span(answer.took)}")
+    if _is_starting(facts):
+        return Verdict(Readiness.STARTING, _doing(facts))
+    is_known_ready = diagnosis is not None and diagnosis.is_ready
+    if answer.status == HTTPStatus.SERVICE_UNAVAILABLE and not facts.load.running and not is_known_ready:
         return Verdict(Readiness.STARTING, "warming up")
-    return Verdict(Readiness.HUNG, f"HTTP {answer.status}" if answer.status else answer.why or "no answer")
+    return Verdict(Readiness.HUNG, said)
+
+
+def _path(facts: ServerFacts, answer: Answer) -> str:
+    return "the health endpoint" if answer is facts.health else "the instant endpoint"
+
+
+def _is_starting(facts: ServerFacts) -> bool:
+    return facts.diagnosis is not None and facts.diagnosis.is_starting
+
+
+def _doing(facts: ServerFacts) -> str:
+    return facts.diagnosis.doing if facts.diagnosis is not None else ""
 
 
 def _stands_still(facts: ServerFacts, now: datetime) -> bool:

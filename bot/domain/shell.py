@@ -9,6 +9,7 @@ and the signal that follows must be close together.
 from __future__ import annotations
 
 import string
+from collections.abc import Mapping, Sequence
 
 from bot.domain.errors import StepFailed
 
@@ -82,12 +83,12 @@ def record(kind: str, value: str) -> bytes:
     return kind.encode() + b" " + escaped + b"\n"
 
 
-def words(argv: tuple[str, ...] | list[str]) -> bytes:
+def words(argv: Sequence[str]) -> bytes:
     """The records of an argv."""
     return b"".join(record("A", word) for word in argv)
 
 
-def variables(env: dict[str, str]) -> bytes:
+def variables(env: Mapping[str, str]) -> bytes:
     """The records of an environment; StepFailed for a name that no shell can export."""
     for name in env:
         if not name.isascii() or not name.isidentifier():

@@ -1,0 +1,333 @@
+"""From what a person says or presses to what is done: one task each, so that the bot is never deaf.
+
+1. Words are read (`bot.domain.words`), the role is checked, and the handler decides on a gathered world.
+2. A reply is posted as soon as the instant facts are in, or after 0.9 s with what is known, and edited as more comes.
+3. A plan with something healthy at stake becomes a question (`bot.runtime.questions`); one without starts at once.
+4. The one broad `except` of the bot is here: a fault in a handler is an answer and a log entry, never silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import structlog
+
+from bot import text
+from bot.domain.command import CancelOpen, Change, Decision, ReloadFleet, Reply, SetPace
+from bot.domain.errors import ConfigError, UpbotError, UserError
+from bot.domain.facts import Sight
+from bot.domain.fleet import Role
+from bot.domain.message import Message, bold, says
+from bot.domain.people import refusal, role_of
+from bot.domain.phrases import span
+from bot.domain.plan import Plan
+from bot.domain.words import Hint, Words, interpret, is_only_safe_word, is_safe_word, says_it_is_up
+from bot.domain.world import World
+from bot.ports import Chat, Clock, Heard, Place, Pressed, Ref
+from bot.runtime.executor import Executor
+from bot.runtime.gathering import Asking, Gatherer
+from bot.runtime.questions import Desk
+from bot.runtime.tasks import Tasks
+
+_log = structlog.get_logger(__name__)
+
+RECALL = timedelta(minutes=10)
+TOO_OLD = timedelta(minutes=2)
+"""A command that changes something and was typed longer ago than this is not carried out: the night has moved on."""
+
+
+@dataclass(slots=True)
+class _Memory:
+    """The servers last named in each channel and thread."""
+
+    named: dict[tuple[str, str | None], tuple[tuple[str, ...], datetime]] = field(default_factory=dict)
+
+    def keep(self, place: Place, servers: tuple[str, ...], now: datetime) -> None:
+        self.named = {key: value for key, value in self.named.items() if now - value[1] <= timedelta(hours=12)}
+        self.named[place.channel, place.thread] = (servers, now)
+        self.named[place.channel, None] = (servers, now)
+
+    def recall(self, place: Place, now: datetime) -> tuple[str, ...]:
+        if place.thread is not None and (place.channel, place.thread) in self.named:
+            return self.named[place.channel, place.thread][0]
+        servers, at = self.named.get((place.channel, None), ((), now))
+        return servers if now - at <= RECALL else ()
+
+
+class Dispatcher:
+    """Hears people and answers them."""
+
+    def __init__(  # noqa: PLR0917 - the machine's parts, given once by the composition root
+        self,
+        gatherer: Gatherer,
+        executor: Executor,
+        desk: Desk,
+        chat: Chat,
+        clock: Clock,
+        tasks: Tasks,
+        reload: Callable[[], Awaitable[str]],
+    ) -> None:
+        self._gatherer = gatherer
+        self._executor = executor
+        self._desk = desk
+        self._chat = chat
+        self._clock = clock
+        self._tasks = tasks
+        self._reload = reload
+        self._memory = _Memory()
+
+    def heard(self, event: Heard) -> None:
+        """Take a message; the work goes on in its own task."""
+        self._tasks.spawn(self._guarded(event.place, self._hear(event)), name=f"heard {event.id}")
+
+    def pressed(self, event: Pressed) -> None:
+        """Take a press."""
+        self._tasks.spawn(self._guarded(event.place, self._press(event)), name=f"pressed {event.does[:20]}")
+
+    async def ask(self, event: Heard, *, question_in: Place | None = None) -> bool:
+        """Hear a message and wait until it is answered; whether all was well. For `upbot ask`."""
+        result = False
+
+        async def hearing() -> None:
+            nonlocal result
+            result = await self._hear(event, question_in=question_in)
+
+        await self._guarded(event.place, hearing())
+        return result
+
+    async def _guarded(self, place: Place, work: Awaitable[object]) -> None:
+        try:
+            await work
+        except UserError as error:
+            await self._post(place, says(str(error)))
+        except ConfigError as error:
+            await self._post(place, says(bold("The fleet file is wrong: "), str(error)))
+        except UpbotError as error:
+            _log.warning("not_done", error=str(error), exc_info=error)
+            await self._post(place, says(bold("Not done: "), str(error)))
+        except Exception as error:  # noqa: BLE001 - the bot's one broad except: a fault must be an answer
+            _log.exception("fault")
+            told = says(bold("That is a fault of mine: "), f"{type(error).__name__}; it is in my log.")
+            await self._post(place, told)
+
+    # What people say
+
+    async def _hear(self, event: Heard, *, question_in: Place | None = None) -> bool:
+        fleet = self._gatherer.fleet()
+        is_here = not fleet.channels or fleet.channel(event.place.channel) is not None
+        if not is_here and not event.mentions_bot and question_in is None:
+            return False
+        now = self._clock.now()
+        words = interpret(
+            event.text,
+            fleet=fleet,
+            commands=self._gatherer.commands,
+            channel=event.place.channel,
+            mentions_bot=event.mentions_bot or question_in is not None,
+            recalled=self._memory.recall(event.place, now),
+        )
+        if await self._is_safe_word(event, words) or await self._is_word_for_the_open(event):
+            return True
+        if words is None:
+            return False
+        if isinstance(words, Hint):
+            await self._post(event.place, words.message)
+            return False
+        return await self._command(event, words, question_in)
+
+    async def _command(self, event: Heard, words: Words, question_in: Place | None) -> bool:
+        fleet, now = self._gatherer.fleet(), self._clock.now()
+        command = next(one for one in self._gatherer.commands if one.name == words.command)
+        is_preview = command.changes and words.is_question
+        if not is_preview and (why := refusal(fleet, event.user, command.role, command.name)) is not None:
+            await self._whisper(event, says(why))
+            return False
+        if command.changes and now - event.at > TOO_OLD:
+            ago = span(now - event.at)
+            told = says(f"That was typed {ago} ago: ", bold("nothing was done"), ". Say it again.")
+            await self._post(event.place, told)
+            return False
+        if words.named:
+            self._memory.keep(event.place, words.targets, now)
+        _log.info("command", command=command.name, targets=words.targets, profile=words.profile, user=event.user)
+        asking = Asking(words, command, event.place, event.user)
+        if command.changes:
+            return await self._decide_once(event, asking, question_in)
+        return await self._decide_as_it_comes(event, asking)
+
+    async def _decide_once(self, event: Heard, asking: Asking, question_in: Place | None) -> bool:
+        """For what changes something: decide when everything is known; show that it was heard meanwhile."""
+        sign = self._tasks.spawn(self._sign(event), name="sign")
+        try:
+            world = await self._gatherer.whole(asking)
+            decision = asking.command.decide(asking.words, world, world.now)
+        finally:
+            sign.cancel()
+        await self._chat.react(_ref(event), "eyes", on=False)
+        return await self._carry_out(event, asking, decision, question_in)
+
+    async def _sign(self, event: Heard) -> None:
+        await self._clock.sleep(self._gatherer.fleet().limits.answer_within)
+        await self._chat.react(_ref(event), "eyes")
+
+    async def _decide_as_it_comes(self, event: Heard, asking: Asking) -> bool:
+        """For what only looks: the first answer in time, then the same message kept true until all is known."""
+        latest: list[World] = []
+        changed = asyncio.Event()
+
+        async def follow() -> None:
+            async for world in self._gatherer.worlds(asking):
+                latest[:] = [world]
+                changed.set()
+
+        following = self._tasks.spawn(follow(), name=f"look for {asking.command.name}")
+        following.add_done_callback(lambda _: changed.set())
+        within = self._gatherer.fleet().limits.answer_within
+        timer = self._tasks.spawn(self._clock.sleep(within), name="answer within")
+        timer.add_done_callback(lambda _: changed.set())
+        shown: tuple[Ref, Message] | None = None
+        is_ok = False
+        try:
+            while True:
+                await changed.wait()
+                changed.clear()
+                is_last = following.done()
+                if latest and (latest[0].sight.is_settled or timer.done() or is_last):
+                    decision = asking.command.decide(asking.words, latest[0], latest[0].now)
+                    if not isinstance(decision, Reply):
+                        return await self._carry_out(event, asking, decision, None)
+                    is_ok = decision.is_ok
+                    shown = await self._show(event.place, decision.message, shown)
+                if is_last:
+                    await following
+                    return is_ok
+        finally:
+            following.cancel()
+            timer.cancel()
+
+    async def _show(self, place: Place, message: Message, shown: tuple[Ref, Message] | None) -> tuple[Ref, Message]:
+        if shown is None:
+            return await self._chat.post(place, message), message
+        if shown[1] != message:
+            await self._chat.edit(shown[0], message)
+        return shown[0], message
+
+    async def _carry_out(self, event: Heard, asking: Asking, decision: Decision, question_in: Place | None) -> bool:
+        if isinstance(decision, Reply):
+            await self._post(event.place, decision.message)
+            return decision.is_ok
+        if not isinstance(decision, Plan):
+            await self._change(event, decision)
+            return True
+        if decision.is_preview:
+            await self._post(event.place, text.preview(decision))
+            return True
+        copies = (event.place,) if question_in is not None else ()
+        place = question_in or event.place
+        if decision.needs_confirmation:
+            await self._desk.ask(decision, asking, place, copies=copies)
+            return True
+        await self._executor.begin(decision, by=self._name(event.user), where=place, copies=copies)
+        return True
+
+    async def _change(self, event: Heard, change: Change) -> None:
+        match change:
+            case CancelOpen(target):
+                await self._cancel(event, target)
+            case ReloadFleet():
+                await self._post(event.place, says(await self._reload()))
+            case SetPace(every):
+                self._executor.set_pace(event.place.channel, every)
+                told = f"Notes each {span(every)}." if every is not None else "Quiet: only a crash and the end."
+                await self._post(event.place, says(told))
+
+    async def _cancel(self, event: Heard, target: str | None) -> None:
+        by = self._name(event.user)
+        if target is None:
+            await self._desk.cancel(event.place.channel, by)
+        ended = self._executor.cancel(target, event.place.channel, by)
+        for one in ended:
+            rest = " What was launched is still followed and proved." if one.touched else ""
+            await self._post(event.place, says(bold(f"Cancelling: {one.plan.title}."), rest))
+
+    # What people in a hurry say
+
+    async def _is_safe_word(self, event: Heard, words: Words | Hint | None) -> bool:
+        """End what is open on "no", "stop", "wait"; inside a sentence, once something was touched, ask."""
+        if not is_safe_word(event.text) or self._role(event.user) < Role.OPERATOR:
+            return False
+        if isinstance(words, Words) and words.command == "stop" and words.targets:
+            return False
+        live = [op for op in self._executor.live() if op.where.channel == event.place.channel]
+        questions = self._desk.open_in(event.place.channel)
+        untouched = [op for op in live if not op.touched]
+        if not live and not questions:
+            return False
+        by = self._name(event.user)
+        if questions or untouched:
+            ended = await self._desk.cancel(event.place.channel, by)
+            for op in untouched:
+                self._executor.cancel(op.id, event.place.channel, by)
+            if ended:
+                await self._post(event.place, await self._stopped_before(ended[0].plan))
+            return True
+        if is_only_safe_word(event.text) or (isinstance(words, Words) and words.command == "cancel"):
+            named = words.rest if isinstance(words, Words) and words.command == "cancel" else ""
+            await self._cancel(event, named if named.startswith("op-") else None)
+            return True
+        await self._post(event.place, text.still_open(live[0]))
+        return True
+
+    async def _stopped_before(self, plan: Plan) -> Message:
+        sight = await self._look(plan)
+        return text.stopped_before(plan, sight, self._clock.now())
+
+    async def _look(self, plan: Plan) -> Sight:
+        fleet = self._gatherer.fleet()
+        return await self._executor.look([server for server in fleet.servers if server.name in plan.servers])
+
+    async def _is_word_for_the_open(self, event: Heard) -> bool:
+        """The typed "yes 7F3A" presses; "it's up" has what is open looked at and decided anew."""
+        parts = event.text.split()
+        if len(parts) == 2 and parts[0].lower() in ("yes", "confirm") and len(parts[1]) == 4:
+            asked = self._desk.by_code(parts[1])
+            if asked is not None:
+                await self._desk.press(asked.nonce, text.CONFIRM, event.user, event.place)
+                return True
+        if says_it_is_up(event.text):
+            for asked in self._desk.open_in(event.place.channel):
+                await self._desk.decide_anew(asked, event.place)
+                return True
+        return False
+
+    # What people press
+
+    async def _press(self, event: Pressed) -> None:
+        kind, _, rest = event.does.partition(":")
+        if kind == "say":
+            id_ = f"{event.message.id}/{event.at.timestamp()}"
+            await self._hear(Heard(event.place, id_, event.user, rest, event.at, mentions_bot=True))
+            return
+        await self._desk.press(kind, rest, event.user, event.place)
+
+    # Small things
+
+    def _role(self, user: str) -> Role:
+        return role_of(self._gatherer.fleet(), user)
+
+    def _name(self, user: str) -> str:
+        person = self._gatherer.fleet().person(user)
+        return person.name if person is not None else user
+
+    async def _post(self, place: Place, message: Message) -> None:
+        await self._chat.post(place, message)
+
+    async def _whisper(self, event: Heard, message: Message) -> None:
+        await self._chat.whisper(event.place, event.user, message)
+
+
+def _ref(event: Heard) -> Ref:
+    return Ref(event.place.channel, event.id, event.place.thread)

@@ -1,0 +1,375 @@
+"""Carries operations out: one step after the other, written down before it is begun, told as it goes.
+
+What is intended is saved before it is done, so that after a kill -9 the operation is found again and its current
+step is run once more; steps are done by looking, so nothing happens twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import structlog
+
+from bot import text
+from bot.domain.diagnosis import Phase
+from bot.domain.errors import ChatError, FleetError, StoreError, UpbotError
+from bot.domain.eta import remaining
+from bot.domain.facts import ServerFacts, Sight
+from bot.domain.fleet import Server
+from bot.domain.message import Message, line, plain_line, says
+from bot.domain.needs import Needs
+from bot.domain.operation import Operation, State, StepState, Where, begin
+from bot.domain.plan import CompareThroughput, Plan, Prove, StartServers
+from bot.domain.readiness import Readiness, judge
+from bot.ports import Chat, Operations, Place, Ref
+from bot.runtime.steps import Steps
+from bot.runtime.tasks import Tasks
+from bot.text import Proof, View
+
+_log = structlog.get_logger(__name__)
+
+REDRAW = timedelta(seconds=3)
+MEASURE = timedelta(seconds=10)
+
+
+@dataclass(slots=True)
+class _Live:
+    """What is known of an operation beyond what is stored."""
+
+    op: Operation
+    views: dict[str, View] = field(default_factory=dict)
+    proofs: list[Proof] = field(default_factory=list)
+    phases: dict[str, tuple[Phase | None, datetime]] = field(default_factory=dict)
+    task: asyncio.Task[None] | None = None
+    step: asyncio.Task[None] | None = None
+    shown: Message | None = None
+    is_all_ready_told: bool = False
+
+
+class Executor:
+    """Runs operations, each in a task of its own."""
+
+    def __init__(self, steps: Steps, chat: Chat, operations: Operations, tasks: Tasks) -> None:
+        self._steps = steps
+        self._chat = chat
+        self._store = operations
+        self._starts = steps.starts
+        self._clock = steps.clock
+        self._tasks = tasks
+        self._live: dict[str, _Live] = {}
+
+    def live(self) -> tuple[Operation, ...]:
+        """The operations at work, as they stand."""
+        return tuple(one.op for one in self._live.values() if one.op.is_live)
+
+    async def begin(self, plan: Plan, *, by: str, where: Place, copies: Sequence[Place] = ()) -> Operation:
+        """Write the operation down, tell that it starts, and start it. StoreError when it can't be written."""
+        pace = self._steps.fleet().limits.progress_every
+        op = begin(
+            plan,
+            id=self._store.next_id(),
+            by=by,
+            at=self._clock.now(),
+            where=Where(where.channel, where.thread),
+            pace=pace,
+        )
+        op = replace(op, copies=tuple(Where(one.channel, one.thread) for one in copies))
+        self._store.save(op)
+        live = _Live(op)
+        self._live[op.id] = live
+        await self._head(live)
+        self._launch(live)
+        return live.op
+
+    def resume(self) -> int:
+        """Go on with what was at work when the bot ended; how many that are."""
+        for op in self._store.live():
+            live = _Live(op)
+            self._live[op.id] = live
+            self._tasks.spawn(self._come_back(live), name=f"resume {op.id}")
+        return len(self._live)
+
+    async def _come_back(self, live: _Live) -> None:
+        await self._thread(live, text.came_back(live.op, self._clock.now()))
+        self._launch(live)
+
+    def _launch(self, live: _Live) -> None:
+        live.task = self._tasks.spawn(self._run(live), name=f"operation {live.op.id}")
+
+    def cancel(self, target: str | None, channel: str, by: str) -> tuple[Operation, ...]:
+        """Ask operations to end: the one of that id, or all in this channel. They report themselves.
+
+        Before anything was touched the operation ends at once. Later the step at work is broken off, except that
+        what was launched is still followed and proved.
+        """
+        ended = []
+        for live in list(self._live.values()):
+            op = live.op
+            if op.state is not State.RUNNING or target not in (None, op.id):
+                continue
+            if target is None and op.where.channel != channel:
+                continue
+            self._change(live, replace(op.to(State.CANCELLING), stopper=by))
+            number = op.current
+            is_following = number is not None and isinstance(op.plan.steps[number], (StartServers, Prove))
+            if live.step is not None and not is_following:
+                live.step.cancel()
+            ended.append(live.op)
+        return tuple(ended)
+
+    def set_pace(self, channel: str, every: timedelta | None) -> tuple[Operation, ...]:
+        """Change how often the operations in a channel report."""
+        changed = []
+        for live in self._live.values():
+            if live.op.is_live and live.op.where.channel == channel:
+                self._change(live, replace(live.op, pace=every))
+                changed.append(live.op)
+        return tuple(changed)
+
+    async def drop_all(self) -> None:
+        """End all tasks without ending the operations: they are resumed at the next start."""
+        for live in self._live.values():
+            for task in (live.task, live.step):
+                if task is not None:
+                    task.cancel()
+
+    # The run
+
+    async def _run(self, live: _Live) -> None:
+        structlog.contextvars.bind_contextvars(operation=live.op.id)
+        _log.info("operation_begins", title=live.op.plan.title, by=live.op.by)
+        telling = self._tasks.spawn(self._keep_telling(live), name=f"telling {live.op.id}")
+        try:
+            await self._steps_in_turn(live)
+        except (FleetError, StoreError, KeyError) as error:
+            await self._fail(live, error)
+        finally:
+            telling.cancel()
+        _log.info("operation_ended", state=live.op.state.value, outcome=live.op.outcome)
+        compare = next((step for step in live.op.plan.steps if isinstance(step, CompareThroughput)), None)
+        if compare is not None and live.op.state is State.DONE and live.op.survivors:
+            await self._compare(live, compare)
+        self._live.pop(live.op.id, None)
+
+    async def _steps_in_turn(self, live: _Live) -> None:
+        for number, step in enumerate(live.op.plan.steps):
+            if live.op.progress[number].state in (StepState.DONE, StepState.SKIPPED) or isinstance(
+                step, CompareThroughput
+            ):
+                continue
+            is_wanted = live.op.state is State.RUNNING or (isinstance(step, Prove) and live.op.launched)
+            if not is_wanted or (live.op.plan.stops_on_failure and live.op.lost):
+                self._change(live, live.op.with_step(number, StepState.SKIPPED))
+                continue
+            self._change(live, live.op.with_step(number, StepState.RUNNING))
+            await self._redraw(live)
+            if not await self._one_step(live, number):
+                continue
+            self._change(live, live.op.with_step(number, StepState.DONE))
+            await self._redraw(live)
+        await self._end(live)
+
+    async def _one_step(self, live: _Live, number: int) -> bool:
+        """Whether the step came to its end; False when it was broken off by a cancel."""
+        live.step = asyncio.ensure_future(self._steps.act(live.op, number, _Telling(self, live, number)))
+        try:
+            await live.step
+        except asyncio.CancelledError:
+            if live.op.state is not State.CANCELLING:
+                raise
+            self._change(live, live.op.with_step(number, StepState.SKIPPED))
+            return False
+        finally:
+            live.step = None
+        return True
+
+    async def _end(self, live: _Live) -> None:
+        now = self._clock.now()
+        if live.op.state is State.CANCELLING:
+            await self._look_around(live)
+            self._change(live, live.op.to(State.CANCELLED, at=now, outcome="cancelled"))
+            await self._redraw(live)
+            await self._say(live, text.cancelled(live.op, live.views))
+            return
+        is_lost = bool(live.op.lost) and (not live.op.survivors or live.op.plan.stops_on_failure)
+        state = State.FAILED if is_lost else State.DONE
+        self._change(live, live.op.to(state, at=now, outcome="failed" if is_lost else "done"))
+        await self._redraw(live)
+        await self._say(live, text.finished(live.op, live.proofs, now))
+
+    async def _fail(self, live: _Live, error: Exception) -> None:
+        _log.warning("operation_failed", error=str(error))
+        number, now = live.op.current, self._clock.now()
+        why = f"{error.args[0]} is not in the fleet file any more" if isinstance(error, KeyError) else str(error)
+        op = live.op if number is None else live.op.with_step(number, StepState.FAILED)
+        op = op.to(State.FAILED, at=now, outcome=why)
+        live.op = op
+        with contextlib.suppress(StoreError):
+            self._store.save(op)
+        await self._redraw(live)
+        await self._say(live, text.finished(op, live.proofs, now))
+
+    async def _compare(self, live: _Live, step: CompareThroughput) -> None:
+        await self._clock.sleep(step.after)
+        fleet = self._steps.fleet()
+        servers = [server for server in fleet.servers if server.name in live.op.survivors]
+        try:
+            rate, facts = await self._steps.rates(servers, MEASURE)
+        except FleetError as error:
+            await self._thread(live, says(f"Throughput can't be compared: {error}"))
+            return
+        await self._thread(live, text.throughput(live.op, facts, rate))
+
+    async def look(self, servers: Sequence[Server]) -> Sight:
+        """One whole look, with what tells how healthy they are."""
+        return await self._steps.look(servers, Needs(load=True, log=True))
+
+    async def _look_around(self, live: _Live) -> None:
+        fleet = self._steps.fleet()
+        sight = await self.look([server for server in fleet.servers if server.name in live.op.plan.servers])
+        self.saw(live, sight.servers)
+
+    # Telling
+
+    async def _keep_telling(self, live: _Live) -> None:
+        """Redraw the head as it changes; a note each so often, in between only what others say at once."""
+        last = self._clock.now()
+        while True:
+            await self._clock.sleep(min(REDRAW, live.op.pace or REDRAW))
+            now = self._clock.now()
+            if live.op.pace is not None and now - last >= live.op.pace:
+                last += live.op.pace * ((now - last) // live.op.pace)
+                await self._thread(live, text.progress_note(live.op, live.views, now, self._to_go(live)))
+            await self._redraw(live)
+
+    def saw(self, live: _Live, facts: Mapping[str, ServerFacts]) -> None:
+        """Keep what was seen for the next redraw; tell at once when the last one is ready."""
+        now = self._clock.now()
+        for name, seen in facts.items():
+            if name in live.op.plan.servers:
+                live.views[name] = View(name, judge(seen, now), seen)
+        number = live.op.current
+        is_starting = number is not None and isinstance(live.op.plan.steps[number], StartServers)
+        left = [live.views.get(name) for name in live.op.survivors]
+        is_all = all(view is not None and view.verdict.readiness is Readiness.READY for view in left)
+        if is_starting and left and is_all and not live.is_all_ready_told and not live.op.plan.stops_on_failure:
+            live.is_all_ready_told = True
+            self._tasks.spawn(self._thread(live, text.all_ready(live.op, now)), name="all ready")
+
+    def phase_seen(self, live: _Live, server: str, facts: ServerFacts) -> None:
+        """Note since when a server is in its phase."""
+        phase = facts.diagnosis.phase if facts.diagnosis is not None else None
+        known = live.phases.get(server)
+        if known is None or known[0] is not phase:
+            live.phases[server] = (phase, self._clock.now())
+
+    def _to_go(self, live: _Live) -> timedelta | None:
+        """The longest of what the waiting servers still take; None when one of them has no history."""
+        number = live.op.current
+        step = live.op.plan.steps[number] if number is not None else None
+        if not isinstance(step, StartServers):
+            return None
+        now, starts = self._clock.now(), self._starts.recent(200)
+        known: list[timedelta] = []
+        for order in step.orders:
+            view = live.views.get(order.server)
+            if order.server not in live.op.survivors or (view and view.verdict.readiness is Readiness.READY):
+                continue
+            phase, since = live.phases.get(order.server, (None, now))
+            left = remaining(starts, order.server, order.profile, phase, now - since)
+            if left is None:
+                return None
+            known.append(left)
+        return max(known, default=None) or None
+
+    def tell_at_once(self, live: _Live, message: Message) -> None:
+        """Say something in the thread that can't wait."""
+        self._tasks.spawn(self._thread(live, message), name=f"telling at once {live.op.id}")
+
+    async def _head(self, live: _Live) -> None:
+        message = text.progress_head(live.op, live.views, self._clock.now(), None)
+        ref = await self._post(Place(live.op.where.channel, live.op.where.thread), message)
+        if ref is not None:
+            live.shown = message
+            self._change(live, replace(live.op, where=replace(live.op.where, message=ref.id)))
+        await self._copy(live, message)
+
+    async def _redraw(self, live: _Live) -> None:
+        where = live.op.where
+        message = text.progress_head(live.op, live.views, self._clock.now(), self._to_go(live))
+        if where.message is None or message == live.shown:
+            return
+        live.shown = message
+        try:
+            await self._chat.edit(Ref(where.channel, where.message, where.thread), message)
+        except ChatError as error:
+            _log.warning("progress_not_shown", error=str(error))
+
+    async def _thread(self, live: _Live, message: Message) -> None:
+        where = live.op.where
+        await self._post(Place(where.channel, where.thread or where.message), message)
+        await self._copy(live, message)
+
+    async def _say(self, live: _Live, message: Message) -> None:
+        await self._post(Place(live.op.where.channel, live.op.where.thread), message)
+        await self._copy(live, message)
+
+    async def _copy(self, live: _Live, message: Message) -> None:
+        for where in live.op.copies:
+            await self._post(Place(where.channel, where.thread), message)
+
+    async def _post(self, place: Place, message: Message) -> Ref | None:
+        try:
+            return await self._chat.post(place, message)
+        except UpbotError as error:
+            _log.warning("not_told", error=str(error), headline=plain_line(message.headline))
+            return None
+
+    def _change(self, live: _Live, op: Operation) -> None:
+        """Save first: what can't be written is not begun."""
+        self._store.save(op)
+        live.op = op
+
+    def change(self, live: _Live, op: Operation) -> None:
+        """A change that a step's teller makes: saved, and worth a redraw at the next turn."""
+        self._change(live, op)
+
+
+@dataclass(frozen=True, slots=True)
+class _Telling:
+    """One step's teller."""
+
+    executor: Executor
+    live: _Live
+    number: int
+
+    def note(self, text_: str) -> None:
+        if self.live.op.progress[self.number].note != text_:
+            state = self.live.op.progress[self.number].state
+            self.executor.change(self.live, self.live.op.with_step(self.number, state, text_))
+
+    def saw(self, facts: Mapping[str, ServerFacts]) -> None:
+        self.executor.saw(self.live, facts)
+
+    def lost(self, server: str, why: str) -> None:
+        self.executor.change(self.live, self.live.op.without(server, why))
+
+    def crashed(self, server: str, why: str, facts: ServerFacts) -> None:
+        self.executor.tell_at_once(self.live, text.crashed(self.live.op, server, why, facts))
+
+    def said(self, text_: str) -> None:
+        self.executor.tell_at_once(self.live, Message(line(text_)))
+
+    def launched(self, server: str) -> None:
+        op = self.live.op
+        self.executor.change(self.live, replace(op, launched=(*op.launched, server)))
+
+    def proved(self, proof: Proof) -> None:
+        self.live.proofs.append(proof)
+
+    def phase_seen(self, server: str, facts: ServerFacts) -> None:
+        self.executor.phase_seen(self.live, server, facts)

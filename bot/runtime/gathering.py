@@ -1,0 +1,107 @@
+"""Gathers the world for a decision: what the command needs of servers and jobs, all at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from bot.domain.command import Command
+from bot.domain.engine import Engine
+from bot.domain.errors import FleetError
+from bot.domain.facts import Sight
+from bot.domain.fleet import Fleet, Server
+from bot.domain.needs import Needs
+from bot.domain.people import role_of
+from bot.domain.words import Words
+from bot.domain.world import Installed, World
+from bot.ports import Clock, Eyes, Hands, Place, Questions, Starts
+from bot.runtime.executor import Executor
+
+HISTORY = 500
+INSTALLED_WITHIN = timedelta(seconds=20)
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Who says what where."""
+
+    words: Words
+    command: Command
+    place: Place
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gatherer:
+    """Makes worlds out of looks."""
+
+    fleet: Callable[[], Fleet]
+    commands: Sequence[Command]
+    engines: Mapping[str, Engine]
+    eyes: Eyes
+    hands: Hands
+    executor: Executor
+    questions: Questions
+    starts: Starts
+    clock: Clock
+    _empty: Mapping[str, Installed | str] = field(default_factory=dict)
+
+    async def worlds(self, asking: Asking) -> AsyncIterator[World]:
+        """The world as it gets known, the last one complete; a command that needs nothing gets one at once."""
+        fleet = self.fleet()
+        base = self._base(asking, fleet)
+        servers = self._servers(asking, base)
+        jobs = fleet.jobs if asking.command.needs_job else ()
+        if asking.command.needs is None and not jobs:
+            yield base
+            return
+        installed: Mapping[str, Installed | str] = self._empty
+        if asking.command.asks_installed and asking.words.targets:
+            installed = await self._installed(base.targets)
+        async for sight in self.eyes.look(servers, jobs=jobs, needs=asking.command.needs or Needs()):
+            yield replace(base, sight=sight, installed=installed, now=self.clock.now())
+
+    async def whole(self, asking: Asking) -> World:
+        """The world when the look is complete."""
+        world = self._base(asking, self.fleet())
+        async for world in self.worlds(asking):  # noqa: B007 - the last one counts
+            pass
+        return world
+
+    def _servers(self, asking: Asking, base: World) -> tuple[Server, ...]:
+        """Whom to look at: a command that changes something decides with the whole fleet in view."""
+        if asking.command.needs is None:
+            return ()
+        return base.fleet.servers if asking.command.changes or not base.targets else base.targets
+
+    def _base(self, asking: Asking, fleet: Fleet) -> World:
+        now = self.clock.now()
+        place = asking.place
+        return World(
+            fleet=fleet,
+            now=now,
+            asker=asking.user,
+            role=role_of(fleet, asking.user),
+            channel=place.channel,
+            thread=place.thread,
+            sight=Sight(now),
+            targets=tuple(server for server in fleet.servers if server.name in asking.words.targets),
+            operations=self.executor.live(),
+            questions=tuple(one for one in self.questions.open() if one.where.channel == place.channel),
+            commands=tuple(self.commands),
+            engines=self.engines,
+            starts=self.starts.recent(HISTORY),
+        )
+
+    async def _installed(self, servers: Sequence[Server]) -> Mapping[str, Installed | str]:
+        answers = await asyncio.gather(*(self._one_installed(server) for server in servers))
+        return dict(zip((server.name for server in servers), answers, strict=True))
+
+    async def _one_installed(self, server: Server) -> Installed | str:
+        try:
+            version, flags = await self.hands.flags_known(server)
+        except FleetError as error:
+            return str(error)
+        return Installed(version, flags)

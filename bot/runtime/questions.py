@@ -1,0 +1,220 @@
+"""Questions that wait for a press: stored before they are posted, consumed once, decided again, never silent.
+
+A press is authorised, consumed atomically, its buttons are taken away, and only then is the world gathered and the
+plan decided again; it starts when the harm has not grown. Every other press gets an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import structlog
+
+from bot import text
+from bot.domain.command import Reply
+from bot.domain.errors import ChatError
+from bot.domain.fleet import Role
+from bot.domain.message import Message, says
+from bot.domain.operation import Asked, Question, Where
+from bot.domain.people import refusal, role_of
+from bot.domain.plan import Plan, grown_harm
+from bot.domain.words import Words, interpret
+from bot.ports import Chat, Clock, Dice, Place, Questions, Ref
+from bot.runtime.executor import Executor
+from bot.runtime.gathering import Asking, Gatherer
+from bot.runtime.tasks import Tasks
+
+_log = structlog.get_logger(__name__)
+
+
+class Desk:
+    """Asks questions and takes presses."""
+
+    def __init__(  # noqa: PLR0917 - the machine's parts, given once by the composition root
+        self,
+        gatherer: Gatherer,
+        executor: Executor,
+        chat: Chat,
+        questions: Questions,
+        clock: Clock,
+        dice: Dice,
+        tasks: Tasks,
+    ) -> None:
+        self._gatherer = gatherer
+        self._executor = executor
+        self._chat = chat
+        self._store = questions
+        self._clock = clock
+        self._dice = dice
+        self._tasks = tasks
+
+    def open_in(self, channel: str) -> tuple[Question, ...]:
+        """The open questions of a channel, the newest first."""
+        mine = [one for one in self._store.open() if one.where.channel == channel]
+        return tuple(sorted(mine, key=lambda one: one.asked_at, reverse=True))
+
+    def by_code(self, code: str) -> Question | None:
+        """The open question with that code, whatever the case."""
+        return next((one for one in self._store.open() if one.code == code.upper()), None)
+
+    async def ask(
+        self, plan: Plan, asking: Asking, place: Place, *, copies: Sequence[Place] = (), asker: str | None = None
+    ) -> Question:
+        """Store a question, then post it; an older one about the same servers is replaced by it."""
+        for old in self.open_in(place.channel):
+            if set(old.plan.servers) & set(plan.servers):
+                await self._close(old, Asked.CANCELLED, by=None)
+        now = self._clock.now()
+        nonce = self._nonce()
+        question = Question(
+            nonce,
+            nonce[:4].upper(),
+            plan,
+            asking.words.text,
+            asker or self._name(asking.user),
+            now,
+            now + self._gatherer.fleet().limits.confirm_within,
+            Where(place.channel, place.thread),
+            copies=tuple(Where(one.channel, one.thread) for one in copies),
+        )
+        self._store.add(question)
+        message = text.question(question, self._who_may(plan), now)
+        ref = await self._chat.post(place, message)
+        self._store.placed(nonce, Where(place.channel, place.thread, ref.id))
+        for one in copies:
+            await self._chat.post(one, says(*message.headline, " A person must press in the channel; waiting."))
+        self._tasks.spawn(self._expire(nonce), name=f"expire {nonce[:4]}")
+        return question
+
+    def resume(self) -> None:
+        """After a restart: let the open questions expire when their time comes."""
+        for question in self._store.open():
+            self._tasks.spawn(self._expire(question.nonce), name=f"expire {question.nonce[:4]}")
+
+    def _nonce(self) -> str:
+        taken = {one.code for one in self._store.open()}
+        while True:
+            nonce = self._dice.hex(16)
+            if nonce[:4].upper() not in taken:
+                return nonce
+
+    async def _expire(self, nonce: str) -> None:
+        question = self._store.get(nonce)
+        if question is None:
+            return
+        await self._clock.sleep(question.expires_at - self._clock.now())
+        question = self._store.get(nonce)
+        if question is not None and question.state is Asked.OPEN:
+            await self._close(question, Asked.EXPIRED, by=None)
+
+    async def cancel(self, channel: str, by: str) -> tuple[Question, ...]:
+        """End all open questions of a channel."""
+        return tuple([one for one in self.open_in(channel) if await self._close(one, Asked.CANCELLED, by=by)])
+
+    async def press(self, nonce: str, choice: str, user: str, place: Place) -> None:
+        """Take a press, from a button or typed."""
+        now, fleet = self._clock.now(), self._gatherer.fleet()
+        question = self._store.get(nonce)
+        if question is None or question.state is not Asked.OPEN or question.expires_at <= now:
+            if question is not None and question.state is Asked.OPEN:
+                await self._close(question, Asked.EXPIRED, by=None)
+                question = self._store.get(nonce)
+            await self._chat.whisper(place, user, text.too_late(question, now))
+            return
+        by = self._name(user)
+        if choice == text.CANCEL and (by == question.asker or role_of(fleet, user) >= Role.OPERATOR):
+            await self._close(question, Asked.CANCELLED, by=by)
+            return
+        if (why := self._may_not(question, user, by)) is not None:
+            await self._chat.whisper(place, user, says(why))
+            return
+        if not self._store.end(nonce, Asked.PRESSED, by=by, at=now):
+            await self._chat.whisper(place, user, text.too_late(self._store.get(nonce), now))
+            return
+        _log.info("pressed", question=question.code, by=by, plan=question.plan.title)
+        await self._edit(question, text.closed(question, Asked.PRESSED, by))
+        await self._act(question, user, by)
+
+    def _may_not(self, question: Question, user: str, by: str) -> str | None:
+        fleet = self._gatherer.fleet()
+        if (why := refusal(fleet, user, Role.OPERATOR, question.plan.verb)) is not None:
+            return why
+        if question.plan.verb in fleet.limits.two_persons and by == question.asker:
+            return f"{question.plan.verb} needs a second person: you asked for it yourself"
+        return None
+
+    async def _act(self, question: Question, user: str, by: str) -> None:
+        """Gather and decide again, and start only what was asked about."""
+        place = Place(question.where.channel, question.where.thread)
+        asking = self._again(question, user)
+        if asking is None:
+            await self._chat.post(place, text.void("its words mean nothing any more, the fleet file has changed"))
+            return
+        world = await self._gatherer.whole(asking)
+        decision = asking.command.decide(asking.words, world, world.now)
+        if not isinstance(decision, Plan):
+            if isinstance(decision, Reply):
+                await self._chat.post(place, decision.message)
+            return
+        if (why := grown_harm(question.plan, decision)) is not None:
+            await self._chat.post(place, text.void(why))
+            if decision.needs_confirmation:
+                await self.ask(decision, asking, place, asker=question.asker)
+            return
+        copies = [Place(one.channel, one.thread) for one in question.copies]
+        await self._executor.begin(decision, by=by, where=place, copies=copies)
+
+    async def decide_anew(self, question: Question, place: Place) -> None:
+        """Somebody says that it works: look again, and ask again only if there is still something to ask."""
+        asking = self._again(question, question.asker)
+        if asking is None:
+            return
+        world = await self._gatherer.whole(asking)
+        decision = asking.command.decide(asking.words, world, world.now)
+        if isinstance(decision, Plan) and decision.stakes == question.plan.stakes:
+            sight = world.sight
+            await self._chat.post(place, text.looked_again(question.plan, sight, world.now))
+            return
+        await self._close(question, Asked.CANCELLED, by=None)
+        if isinstance(decision, Plan):
+            await self._chat.post(place, text.stopped_before(question.plan, world.sight, world.now))
+            if decision.needs_confirmation:
+                await self.ask(decision, asking, place, asker=question.asker)
+        elif isinstance(decision, Reply):
+            await self._chat.post(place, decision.message)
+
+    def _again(self, question: Question, user: str) -> Asking | None:
+        fleet = self._gatherer.fleet()
+        where, commands = question.where, self._gatherer.commands
+        words = interpret(question.text, fleet=fleet, commands=commands, channel=where.channel, mentions_bot=True)
+        if not isinstance(words, Words):
+            return None
+        targets = words.targets or question.plan.servers
+        command = next(one for one in self._gatherer.commands if one.name == words.command)
+        return Asking(replace(words, targets=targets), command, Place(where.channel, where.thread), user)
+
+    async def _close(self, question: Question, state: Asked, *, by: str | None) -> bool:
+        if not self._store.end(question.nonce, state, by=by, at=self._clock.now()):
+            return False
+        await self._edit(self._store.get(question.nonce) or question, text.closed(question, state, by))
+        for one in question.copies:
+            await self._chat.post(Place(one.channel, one.thread), text.closed(question, state, by))
+        return True
+
+    async def _edit(self, question: Question, message: Message) -> None:
+        where = (self._store.get(question.nonce) or question).where
+        if where.message is None:
+            return
+        try:
+            await self._chat.edit(Ref(where.channel, where.message, where.thread), message)
+        except ChatError as error:
+            _log.warning("question_not_edited", error=str(error))
+
+    def _who_may(self, plan: Plan) -> str:
+        is_double = plan.verb in self._gatherer.fleet().limits.two_persons
+        return "a second operator's press" if is_double else "an operator's press"
+
+    def _name(self, user: str) -> str:
+        person = self._gatherer.fleet().person(user)
+        return person.name if person is not None else user

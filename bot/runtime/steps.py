@@ -1,0 +1,434 @@
+"""How each kind of step is done: by looking. A step that is done already costs one look, so it may be run twice.
+
+Every `act` begins with a look and ends with one; what lies between is only what the look showed to be missing.
+An operation that was cut off at any instant is therefore resumed by running its current step again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import structlog
+
+from bot.domain.engine import Engine
+from bot.domain.errors import FleetError, StepFailed
+from bot.domain.facts import JobFacts, JobState, ServerFacts, Sight
+from bot.domain.fleet import Fleet, Job, Server
+from bot.domain.guard import FOREIGN_MIB
+from bot.domain.needs import Needs
+from bot.domain.operation import Operation
+from bot.domain.phrases import about, count, exact, listing, span
+from bot.domain.plan import (
+    AwaitFree,
+    CompareThroughput,
+    EndServers,
+    Prove,
+    ResumeJob,
+    StartOrder,
+    StartServers,
+    StopJob,
+    Victim,
+)
+from bot.domain.readiness import Readiness, judge
+from bot.domain.records import StartRecord
+from bot.ports import Clock, Eyes, Hands, JobHands, Starts
+from bot.text import Proof
+
+_log = structlog.get_logger(__name__)
+
+POLL = timedelta(seconds=1)
+FOLLOW = timedelta(seconds=2)
+FREE_LIMIT = timedelta(minutes=2)
+KILL_LIMIT = timedelta(seconds=20)
+AWAY_LIMIT = timedelta(minutes=5)
+SPAWN_GRACE = timedelta(seconds=6)
+"""A process that was just started may not be seen yet; a second look is cheaper than a false alarm."""
+
+
+class Teller(Protocol):
+    """Who wants to know while a step is at work."""
+
+    def note(self, text: str) -> None:
+        """What the step has to say in a few words; kept with it."""
+        ...
+
+    def saw(self, facts: Mapping[str, ServerFacts]) -> None: ...
+    def lost(self, server: str, why: str) -> None: ...
+    def crashed(self, server: str, why: str, facts: ServerFacts) -> None: ...
+    def said(self, text: str) -> None:
+        """Something that can't wait, for the thread."""
+        ...
+
+    def launched(self, server: str) -> None: ...
+    def proved(self, proof: Proof) -> None: ...
+    def phase_seen(self, server: str, facts: ServerFacts) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Does steps, given eyes and hands."""
+
+    fleet: Callable[[], Fleet]
+    engines: Mapping[str, Engine]
+    eyes: Eyes
+    hands: Hands
+    jobs: JobHands
+    starts: Starts
+    clock: Clock
+
+    async def act(self, op: Operation, number: int, teller: Teller) -> None:
+        """Do one step to its end. StepFailed when it can't be done for any server at all."""
+        step = op.plan.steps[number]
+        match step:
+            case StopJob(job):
+                await self._stop_job(self._job(job), teller)
+            case EndServers(victims):
+                await _Ending(self, [one for one in victims if one.server in op.survivors], teller).run()
+            case AwaitFree(servers):
+                await self._await_free(self._servers(op, servers), teller)
+            case StartServers(orders):
+                await self._start(op, [one for one in orders if one.server in op.survivors], teller)
+            case Prove(servers):
+                await self._prove(op, self._servers(op, servers), teller)
+            case ResumeJob():
+                await self._resume_job(op, step, teller)
+            case CompareThroughput():
+                pass
+
+    def _servers(self, op: Operation, names: Sequence[str]) -> list[Server]:
+        fleet = self.fleet()
+        return [fleet.server(name) for name in names if name in op.survivors]
+
+    def _job(self, name: str) -> Job:
+        job = self.fleet().job(name)
+        if job is None:
+            raise StepFailed(f"job {name} is not in the fleet file any more")
+        return job
+
+    async def look(self, servers: Sequence[Server], needs: Needs) -> Sight:
+        """One whole look."""
+        last = Sight(self.clock.now())
+        async for sight in self.eyes.look(servers, needs=needs):
+            last = sight
+        return last
+
+    # The job
+
+    async def _stop_job(self, job: Job, teller: Teller) -> None:
+        facts = await self.jobs.look(job)
+        if facts.state is JobState.UNKNOWN:
+            raise StepFailed(f"job {job.name} can't be seen: {facts.why}")
+        if facts.state is JobState.RUNNING:
+            teller.note(f"stopping job {job.name}")
+            await self.jobs.stop(job)
+        begun = self.clock.now()
+        while facts.state is JobState.RUNNING:
+            if self.clock.now() - begun > job.stop_limit:
+                raise StepFailed(f"job {job.name} did not end within {span(job.stop_limit)} of being asked")
+            await self.clock.sleep(POLL)
+            facts = await self.jobs.look(job)
+        saved = f", {exact(facts.done)} saved" if facts.done is not None else ""
+        teller.note(f"job stopped{saved}")
+
+    async def _resume_job(self, op: Operation, step: ResumeJob, teller: Teller) -> None:
+        job = self._job(step.job)
+        ready = await self._ready_servers()
+        if len(ready) < step.minimum_servers:
+            teller.note(f"job not resumed: {len(ready)} of at least {count(step.minimum_servers, 'server')} ready")
+            raise StepFailed(
+                f"job {job.name} was not resumed: {count(len(ready), 'server')} ready, "
+                f"it needs {step.minimum_servers}; `job start` starts it all the same"
+            )
+        facts = await self.jobs.look(job)
+        if facts.state is not JobState.RUNNING:
+            await self.jobs.start(job, step.concurrency)
+            facts = await self._job_is_running(job)
+        teller.note("job resumed" if op.plan.servers else f"job {job.name} started")
+
+    async def _ready_servers(self) -> list[str]:
+        servers = self.fleet().servers
+        sight = await self.look(servers, Needs(log=True))
+        now = self.clock.now()
+        return [name for name, facts in sight.servers.items() if judge(facts, now).readiness is Readiness.READY]
+
+    async def _job_is_running(self, job: Job) -> JobFacts:
+        for _ in range(10):
+            await self.clock.sleep(POLL)
+            facts = await self.jobs.look(job)
+            if facts.state in (JobState.RUNNING, JobState.DONE):
+                return facts
+        raise StepFailed(f"job {job.name} was started and does not run: {facts.why or facts.state.value}")
+
+    # Waiting for what they held
+
+    async def _await_free(self, servers: list[Server], teller: Teller) -> None:
+        begun = self.clock.now()
+        while servers:
+            sight = await self.look(servers, Needs(gpu=True))
+            teller.saw(sight.servers)
+            held = {server.name: why for server in servers if (why := _held(server, sight.servers.get(server.name)))}
+            if not held:
+                has_gpus = any(facts.gpus for facts in sight.servers.values())
+                teller.note("memory and ports free" if has_gpus else "ports free (GPU memory can't be seen)")
+                return
+            teller.note(f"waiting for {listing(sorted(set(held.values())))}")
+            if self.clock.now() - begun > FREE_LIMIT:
+                for name, why in held.items():
+                    teller.lost(name, f"{why} after {span(FREE_LIMIT)}")
+                servers = [server for server in servers if server.name not in held]
+                if not servers:
+                    raise StepFailed("nothing could be started: " + listing(sorted(set(held.values()))))
+            await self.clock.sleep(POLL)
+
+    # Starting
+
+    async def _start(self, op: Operation, orders: list[StartOrder], teller: Teller) -> None:
+        if not orders:
+            raise StepFailed("no server is left to start")
+        fleet = self.fleet()
+        sight = await self.look([fleet.server(one.server) for one in orders], Needs(log=True))
+        idle = [one for one in orders if sight.servers[one.server].process is None and one.server not in op.launched]
+        teller.note(f"starting {len(orders)}")
+        await asyncio.gather(*(self._launch(fleet.server(one.server), one, teller) for one in idle))
+        await _Following(self, op, orders, teller).run()
+
+    async def _launch(self, server: Server, new: StartOrder, teller: Teller) -> None:
+        try:
+            await self.hands.start(server, new.argv, dict(new.env))
+        except FleetError as error:
+            teller.lost(server.name, f"could not be started: {error}")
+        else:
+            teller.launched(server.name)
+
+    # Proving
+
+    async def _prove(self, op: Operation, servers: list[Server], teller: Teller) -> None:
+        if not servers:
+            raise StepFailed("no server came up")
+        orders = {one.server: one for step in op.plan.steps if isinstance(step, StartServers) for one in step.orders}
+        teller.note("one token from each")
+        spent = await asyncio.gather(*(self._warm(server, teller) for server in servers))
+        sight = await self.look(servers, Needs(load=True, config=True))
+        teller.saw(sight.servers)
+        good = 0
+        for server, seconds in zip(servers, spent, strict=True):
+            facts = sight.servers[server.name]
+            if seconds is None or facts.process is None:
+                teller.lost(server.name, "ready, but it generated nothing" if seconds is None else "gone again")
+                continue
+            good += 1
+            engine, new = self.engines[server.engine], orders.get(server.name)
+            wanted = engine.flags_of(new.argv) if new is not None else None
+            seats = facts.load.max_running or facts.running.max_running
+            tokens = facts.load.max_total_tokens or facts.running.max_total_tokens
+            runs = engine.flags_of(facts.process.argv)
+            teller.proved(
+                Proof(server.name, seats, tokens, runs.includes(wanted) if wanted else None, timedelta(seconds=seconds))
+            )
+        if not good:
+            raise StepFailed("no server generated a token")
+        teller.note(f"{good}/{len(servers)} proved")
+
+    async def _warm(self, server: Server, teller: Teller) -> float | None:
+        try:
+            return await self.hands.warm_up(server)
+        except FleetError as error:
+            teller.said(f"{server.name}: warm-up failed: {error}")
+            return None
+
+    # Comparing
+
+    async def rates(self, servers: Sequence[Server], over: timedelta) -> tuple[float | None, Mapping[str, ServerFacts]]:
+        """Decoded tokens a second of all these servers over a span, and what was seen at its end."""
+        await self.look(servers, Needs(load=True))
+        await self.clock.sleep(over)
+        sight = await self.look(servers, Needs(load=True))
+        known = [
+            rate
+            for facts in sight.servers.values()
+            if (rate := facts.movement.tokens_per_second or facts.load.tokens_per_second) is not None
+        ]
+        return (sum(known) if known else None), sight.servers
+
+
+class _Ending:
+    """Ends processes: SIGTERM, a grace time, SIGKILL to the tree, each only after a look that shows it alive."""
+
+    def __init__(self, steps: Steps, victims: list[Victim], teller: Teller) -> None:
+        self.steps = steps
+        self.victims = victims
+        self.teller = teller
+        self.total = len(victims)
+        self.asked: dict[str, datetime] = {}
+        self.forced: dict[str, datetime] = {}
+        self.away_since: datetime | None = None
+
+    async def run(self) -> None:
+        """Until none of them lives; StepFailed when their host stays away."""
+        while True:
+            fleet = self.steps.fleet()
+            sight = await self.steps.look([fleet.server(one.server) for one in self.victims], Needs())
+            self.teller.saw(sight.servers)
+            left = [one for one in self.victims if _still_there(one, sight.servers.get(one.server))]
+            self.teller.note(f"{self.total - len(left)}/{self.total} stopped")
+            if not left:
+                return
+            away = [one for one in left if _is_away(sight.servers.get(one.server))]
+            self._mind_the_away(away)
+            for victim in left:
+                if victim not in away:
+                    await self._one(fleet.server(victim.server), sight.servers[victim.server])
+            await self.steps.clock.sleep(POLL)
+
+    def _mind_the_away(self, away: Sequence[Victim]) -> None:
+        now = self.steps.clock.now()
+        self.away_since = (self.away_since or now) if away else None
+        if self.away_since is not None and now - self.away_since > AWAY_LIMIT:
+            who = listing(one.server for one in away)
+            raise StepFailed(f"{who} could not be reached for {span(AWAY_LIMIT)}; not known what runs there")
+
+    async def _one(self, server: Server, facts: ServerFacts) -> None:
+        process, now, name = facts.process, self.steps.clock.now(), server.name
+        if process is None:
+            return
+        try:
+            if name not in self.asked:
+                await self.steps.hands.end(server, process, force=False)
+                self.asked[name] = now
+            elif name not in self.forced and now - self.asked[name] > server.grace:
+                tree = f"SIGKILL to pid {process.pid} and its tree"
+                self.teller.said(f"{name} did not end within {span(server.grace)}: {tree}")
+                await self.steps.hands.end(server, process, force=True)
+                self.forced[name] = now
+            elif name in self.forced and now - self.forced[name] > KILL_LIMIT:
+                self.teller.lost(name, f"pid {process.pid} survives SIGKILL (stuck in the driver?)")
+                self.victims = [one for one in self.victims if one.server != name]
+        except FleetError as error:
+            _log.warning("end_failed", server=name, error=str(error))
+            self.teller.note(f"{name}: {error}; trying again")
+
+
+class _Following:
+    """Follows starts until each is ready or gone; the failed ones do not stop the others."""
+
+    def __init__(self, steps: Steps, op: Operation, orders: list[StartOrder], teller: Teller) -> None:
+        self.steps = steps
+        self.teller = teller
+        self.orders = {one.server: one for one in orders}
+        self.begun = steps.clock.now()
+        self.started_at = op.started_at
+        self.waiting = list(self.orders)
+        self.missing: dict[str, int] = {}
+        self.away: dict[str, datetime] = {}
+        self.phases: dict[str, dict[str, timedelta]] = {name: {} for name in self.orders}
+        self.last: dict[str, tuple[str, datetime]] = {}
+
+    async def run(self) -> None:
+        """Look every two seconds; StepFailed when not one got ready."""
+        ready = 0
+        while self.waiting:
+            await self.steps.clock.sleep(FOLLOW)
+            fleet = self.steps.fleet()
+            everyone = [fleet.server(name) for name in self.orders]
+            sight = await self.steps.look(everyone, Needs(log=True, load=True, tail=20))
+            self.teller.saw(sight.servers)
+            for name in list(self.waiting):
+                if self._is_over(fleet.server(name), sight.servers[name]):
+                    self.waiting.remove(name)
+            ready = len(self.orders) - len(self.waiting)
+            self.teller.note(f"starting {len(self.orders)}" if self.waiting else "started")
+        if not ready:
+            raise StepFailed("no server came up")
+
+    def _is_over(self, server: Server, facts: ServerFacts) -> bool:
+        now = self.steps.clock.now()
+        verdict = judge(facts, now)
+        self._follow_phase(server.name, facts, now)
+        if verdict.readiness is Readiness.READY:
+            self._record(server.name, facts, now, is_ready=True)
+            return True
+        if verdict.readiness in (Readiness.UNREACHABLE, Readiness.UNKNOWN):
+            since = self.away.setdefault(server.name, now)
+            if now - since > AWAY_LIMIT:
+                self.teller.lost(server.name, f"{verdict.reason}; not known how its start went")
+                return True
+            return False
+        self.away.pop(server.name, None)
+        if facts.process is None:
+            return self._is_gone(server.name, facts, verdict.reason, now)
+        self.missing.pop(server.name, None)
+        if now - self.begun > server.start_limit:
+            self.teller.lost(server.name, f"not ready after {span(server.start_limit)}: {verdict.reason}; left running")
+            return True
+        return False
+
+    def _is_gone(self, name: str, facts: ServerFacts, reason: str, now: datetime) -> bool:
+        """No process: a crash, once it was looked at twice and had its time to appear."""
+        self.missing[name] = self.missing.get(name, 0) + 1
+        is_told = facts.exit_status is not None or (facts.diagnosis is not None and facts.diagnosis.is_crashed)
+        if self.missing[name] < 2 or (not is_told and now - self.begun < SPAWN_GRACE):
+            return False
+        why = reason if reason != "no process" else "the process is gone without a word"
+        self._record(name, facts, now, is_ready=False)
+        self.teller.crashed(name, why, facts)
+        self.teller.lost(name, why)
+        return True
+
+    def _follow_phase(self, name: str, facts: ServerFacts, now: datetime) -> None:
+        phase = facts.diagnosis.phase.value if facts.diagnosis is not None and facts.diagnosis.phase else "spawned"
+        last = self.last.get(name)
+        if last is None or last[0] != phase:
+            if last is not None:
+                spent = self.phases[name].get(last[0], timedelta())
+                self.phases[name][last[0]] = spent + (now - last[1])
+            self.last[name] = (phase, now)
+        self.teller.phase_seen(name, facts)
+
+    def _record(self, name: str, facts: ServerFacts, now: datetime, *, is_ready: bool) -> None:
+        diagnosis = facts.diagnosis
+        self.steps.starts.add(
+            StartRecord(
+                name,
+                self.orders[name].profile,
+                self.begun,
+                now - self.begun,
+                is_ready,
+                dict(self.phases[name]),
+                facts.load.max_running,
+                facts.load.max_total_tokens,
+                None if is_ready or diagnosis is None else diagnosis.cause,
+                diagnosis.version if diagnosis is not None else None,
+            )
+        )
+
+
+def _still_there(victim: Victim, facts: ServerFacts | None) -> bool:
+    """Whether that very process lives; what we can't see counts as living."""
+    if facts is None or _is_away(facts):
+        return True
+    return facts.process is not None and facts.process.identity == (victim.pid, victim.started)
+
+
+def _is_away(facts: ServerFacts | None) -> bool:
+    return facts is None or facts.is_pending or facts.unreachable is not None
+
+
+def _held(server: Server, facts: ServerFacts | None) -> str | None:
+    """What still holds this server's port or memory; None when nothing does."""
+    if facts is None or _is_away(facts):
+        return f"{server.name}, which can't be reached"
+    if facts.port_owner is not None and (facts.process is None or facts.process.pid != facts.port_owner.pid):
+        return f"port {server.port} (pid {facts.port_owner.pid})"
+    if facts.process is not None:
+        return None
+    for gpu in facts.gpus:
+        for use in gpu.uses:
+            if use.memory_mib is None or use.memory_mib >= FOREIGN_MIB:
+                return f"GPU {gpu.index} (pid {use.pid} holds {about(use.memory_mib or 0)} MiB)"
+        if not gpu.uses and gpu.memory_used_mib is not None and gpu.memory_used_mib > 2 * FOREIGN_MIB:
+            return f"GPU {gpu.index} ({about(gpu.memory_used_mib)} MiB still taken)"
+    return None

@@ -1,0 +1,281 @@
+"""What must outlive the bot, in SQL: operations, questions, starts, and which messages were heard already.
+
+SQLite beside the bot by default. Synchronous on purpose: a write takes less than a millisecond, and a thread
+would be passed over by the tests' jumping loop. Values are stored whole, as JSON, beside the columns that are
+searched; a field that an older version did not write gets its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cattrs import BaseValidationError
+from cattrs.preconf.json import JsonConverter, make_converter
+from cattrs.strategies import configure_tagged_union
+from sqlalchemy import (
+    Column,
+    Connection,
+    DateTime,
+    Integer,
+    MetaData,
+    Select,
+    String,
+    Table,
+    Text,
+    create_engine,
+    delete,
+    event,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.exc import SQLAlchemyError
+
+from bot.domain.errors import StoreError
+from bot.domain.message import Answers, Block, Part, Says
+from bot.domain.operation import Asked, Operation, Question, State, Where
+from bot.domain.plan import Step
+from bot.domain.records import StartRecord
+
+_TABLES = MetaData()
+
+_operations = Table(
+    "operations",
+    _TABLES,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("id", String(40), unique=True, nullable=False),
+    Column("state", String(20), nullable=False, index=True),
+    Column("started_at", DateTime(timezone=True), nullable=False),
+    Column("value", Text, nullable=False),
+)
+_questions = Table(
+    "questions",
+    _TABLES,
+    Column("nonce", String(64), primary_key=True),
+    Column("state", String(20), nullable=False, index=True),
+    Column("asked_at", DateTime(timezone=True), nullable=False),
+    Column("value", Text, nullable=False),
+)
+_starts = Table(
+    "starts",
+    _TABLES,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("server", String(120), nullable=False, index=True),
+    Column("profile", String(120), nullable=False, index=True),
+    Column("value", Text, nullable=False),
+)
+_seen = Table(
+    "seen",
+    _TABLES,
+    Column("key", String(200), primary_key=True),
+    Column("at", DateTime(timezone=True), nullable=False, index=True),
+)
+
+KEEP_SEEN = timedelta(hours=24)
+KEEP_STARTS = 5_000
+KEEP_OPERATIONS = 2_000
+
+
+_Value = TypeVar("_Value", Operation, Question, StartRecord)
+
+
+def _converter() -> JsonConverter:
+    converter = make_converter()
+    converter.register_unstructure_hook(timedelta, lambda span: span.total_seconds())
+    converter.register_structure_hook(timedelta, lambda seconds, _: timedelta(seconds=seconds))
+    for union in (Part, Says | Answers, Block, Step):  # the inner ones first: an outer one keeps their hooks
+        configure_tagged_union(union, converter)
+    return converter
+
+
+class Database:
+    """A database and the tables in it; the stores below are its faces.
+
+    ``url`` is SQLAlchemy's ("sqlite:////var/lib/upbot/upbot.db"). Whatever fails in it is a StoreError that names
+    the place and the reason.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._name = url.rpartition("@")[2].removeprefix("sqlite:///")
+        self._json = _converter()
+        self._engine = create_engine(url)
+        if self._engine.dialect.name == "sqlite":
+            event.listen(self._engine, "connect", _tune)
+        with self.connection() as connection:
+            _TABLES.create_all(connection)
+
+    @staticmethod
+    def file(path: Path) -> Database:
+        """A database in a file, which is made with its folder, for its owner's eyes only."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.touch(mode=0o600)
+        except OSError as error:
+            raise StoreError(f"the state can't be kept in {path}: {error.strerror or error}") from error
+        return Database(f"sqlite:///{path}")
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._engine.dispose()
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """A connection in a transaction that is kept when nothing was raised."""
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+            raise StoreError(f"the state in {self._name} can't be read or written: {reason}") from error
+
+    def text_of(self, value: Operation | Question | StartRecord) -> str:
+        """A value as JSON."""
+        return str(self._json.dumps(value))
+
+    def value_of(self, kind: type[_Value], text: str) -> _Value:
+        """A value from its JSON; StoreError when it is not one."""
+        try:
+            return self._json.loads(text, kind)
+        except (ValueError, KeyError, TypeError, BaseValidationError) as error:
+            raise StoreError(f"a stored {kind.__name__.lower()} in {self._name} can't be read") from error
+
+
+class SqlOperations:
+    """Remembers operations."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def next_id(self) -> str:
+        query = select(func.max(_operations.c.number))
+        with self._database.connection() as connection:
+            return f"op-{(connection.execute(query).scalar() or 0) + 1}"
+
+    def save(self, operation: Operation) -> None:
+        values = {
+            "state": operation.state.value,
+            "started_at": operation.started_at,
+            "value": self._database.text_of(operation),
+        }
+        with self._database.connection() as connection:
+            changed = connection.execute(update(_operations).where(_operations.c.id == operation.id).values(**values))
+            if not changed.rowcount:
+                added = connection.execute(insert(_operations).values(id=operation.id, **values))
+                oldest = (added.inserted_primary_key or (0,))[0] - KEEP_OPERATIONS
+                connection.execute(delete(_operations).where(_operations.c.number <= oldest))
+
+    def live(self) -> tuple[Operation, ...]:
+        states = [state.value for state in (State.RUNNING, State.CANCELLING)]
+        return self._read(select(_operations).where(_operations.c.state.in_(states)).order_by(_operations.c.number))
+
+    def recent(self, limit: int) -> tuple[Operation, ...]:
+        return self._read(select(_operations).order_by(_operations.c.number.desc()).limit(limit))[::-1]
+
+    def _read(self, query: Select[Any]) -> tuple[Operation, ...]:
+        with self._database.connection() as connection:
+            rows = connection.execute(query).mappings().all()
+        return tuple(self._database.value_of(Operation, row["value"]) for row in rows)
+
+
+class SqlQuestions:
+    """Remembers questions; a press is consumed by one statement that only an open question satisfies."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, question: Question) -> None:
+        with self._database.connection() as connection:
+            connection.execute(
+                insert(_questions).values(
+                    nonce=question.nonce,
+                    state=question.state.value,
+                    asked_at=question.asked_at,
+                    value=self._database.text_of(question),
+                )
+            )
+
+    def get(self, nonce: str) -> Question | None:
+        found = self._read(select(_questions).where(_questions.c.nonce == nonce))
+        return found[0] if found else None
+
+    def open(self) -> tuple[Question, ...]:
+        query = select(_questions).where(_questions.c.state == Asked.OPEN.value)
+        return self._read(query.order_by(_questions.c.asked_at))
+
+    def end(self, nonce: str, state: Asked, *, by: str | None, at: datetime) -> bool:
+        question = self.get(nonce)
+        if question is None:
+            return False
+        ended = replace(question, state=state, by=by, ended_at=at)
+        is_open = (_questions.c.nonce == nonce) & (_questions.c.state == Asked.OPEN.value)
+        with self._database.connection() as connection:
+            values = {"state": state.value, "value": self._database.text_of(ended)}
+            return bool(connection.execute(update(_questions).where(is_open).values(**values)).rowcount)
+
+    def placed(self, nonce: str, where: Where) -> None:
+        question = self.get(nonce)
+        if question is None:
+            return
+        value = self._database.text_of(replace(question, where=where))
+        with self._database.connection() as connection:
+            connection.execute(update(_questions).where(_questions.c.nonce == nonce).values(value=value))
+
+    def _read(self, query: Select[Any]) -> tuple[Question, ...]:
+        with self._database.connection() as connection:
+            rows = connection.execute(query).mappings().all()
+        return tuple(self._database.value_of(Question, row["value"]) for row in rows)
+
+
+class SqlStarts:
+    """Remembers how starts went; the newest few hundred are kept at hand, since progress asks for them often."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._kept: tuple[StartRecord, ...] | None = None
+
+    def add(self, record: StartRecord) -> None:
+        values = {"server": record.server, "profile": record.profile, "value": self._database.text_of(record)}
+        with self._database.connection() as connection:
+            added = connection.execute(insert(_starts).values(**values))
+            oldest = (added.inserted_primary_key or (0,))[0] - KEEP_STARTS
+            connection.execute(delete(_starts).where(_starts.c.number <= oldest))
+        self._kept = None
+
+    def recent(self, limit: int) -> tuple[StartRecord, ...]:
+        if self._kept is None or len(self._kept) < limit:
+            query = select(_starts).order_by(_starts.c.number.desc()).limit(max(limit, 500))
+            with self._database.connection() as connection:
+                rows = connection.execute(query).mappings().all()
+            self._kept = tuple(self._database.value_of(StartRecord, row["value"]) for row in rows)[::-1]
+        return self._kept[-limit:]
+
+
+class SqlSeen:
+    """Remembers which messages were heard, so that a message that is delivered twice is handled once."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def seen(self, key: str, at: datetime) -> bool:
+        """Whether this key was there already; it is now."""
+        with self._database.connection() as connection:
+            if connection.execute(select(_seen.c.key).where(_seen.c.key == key)).first() is not None:
+                return True
+            connection.execute(insert(_seen).values(key=key, at=at))
+            connection.execute(delete(_seen).where(_seen.c.at < at - KEEP_SEEN))
+        return False
+
+
+def _tune(connection: Any, _record: object) -> None:
+    """SQLite: readers beside a writer, and every commit on the disk."""
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA busy_timeout=2000")
+    cursor.close()

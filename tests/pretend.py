@@ -1,0 +1,313 @@
+"""A pretend fleet in memory, on the jumping clock: it starts in phases, serves, hangs, dies and holds memory.
+
+It stands behind the ports Eyes, Hands and JobHands, so a whole conversation runs without a process or a socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from bot.domain.diagnosis import Diagnosis, Phase
+from bot.domain.errors import StepFailed
+from bot.domain.facts import (
+    Answer,
+    Gpu,
+    GpuUse,
+    JobFacts,
+    JobState,
+    Load,
+    Movement,
+    Outcome,
+    Process,
+    Running,
+    ServerFacts,
+    Sight,
+)
+from bot.domain.fleet import Fleet, Job, Server
+from bot.domain.launching import CUSTOM, flags_for
+from bot.domain.needs import Needs
+from bot.engines.sglang import ENGINE
+from bot.ports import Clock
+
+SEATS = {"extra_buffer": 5, "no_buffer": 3}
+PHASES = (
+    (3, Phase.SPAWNED),
+    (33, Phase.LOADING_WEIGHTS),
+    (36, Phase.ALLOCATING_CACHE),
+    (70, Phase.CAPTURING_GRAPHS),
+    (74, Phase.WARMING_UP),
+)
+"""Until which second of a start which phase lasts."""
+STARTS_IN = 74
+
+
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+@dataclass
+class PretendServer:
+    """One server's state."""
+
+    server: Server
+    argv: tuple[str, ...] = ()
+    pid: int | None = None
+    since: datetime | None = None
+    memory_free_at: datetime | None = None
+    stands_still_since: datetime | None = None
+    ignores_sigterm: bool = False
+    is_silent: bool = False
+    """Its host answers nothing."""
+    unreachable: str | None = None
+    fails_next: Diagnosis | None = None
+    crash: Diagnosis | None = None
+    exit_status: int | None = None
+    foreign: Process | None = None
+    speed: float = 1.0
+    extra_start: float = 0.0
+    signals: list[str] = field(default_factory=list)
+
+
+class PretendFleet:
+    """Eyes, Hands and JobHands of a fleet that exists only here."""
+
+    def __init__(self, fleet: Fleet, clock: Clock) -> None:
+        self.fleet = fleet
+        self.clock = clock
+        self.servers = {one.name: PretendServer(one) for one in fleet.servers}
+        self.next_pid = 4000
+        self.signalled: list[tuple[str, int, str]] = []
+        self.started: list[tuple[str, tuple[str, ...]]] = []
+        self.job_state = JobState.STOPPED
+        self.job_done = 61_204
+        self.job_starts: list[int | None] = []
+        self.job_stops = 0
+        self.running = 32
+        self.known = frozenset(
+            f"--{name}"
+            for name in (
+                "model-path port host mamba-scheduler-strategy mem-fraction-static max-running-requests enable-metrics"
+            ).split()
+        )
+        self.version = "0.5.13"
+        self.health_takes = seconds(1.2)
+
+    # Set-up
+
+    def run_all(self, profile: str = "extra_buffer", *, age: timedelta = timedelta(hours=6)) -> None:
+        """All servers run and have been ready for a while."""
+        for name in self.servers:
+            self.run(name, profile, age=age)
+
+    def run(self, name: str, profile: str = "extra_buffer", *, age: timedelta = timedelta(hours=6)) -> None:
+        """One server runs a profile since a while."""
+        one = self.servers[name]
+        flags = flags_for(one.server, self.fleet.profile(profile))
+        self._spawn(one, ENGINE.launch_argv(one.server, flags), self.clock.now() - age)
+
+    def _spawn(self, one: PretendServer, argv: Sequence[str], since: datetime) -> None:
+        self.next_pid += 1
+        one.pid, one.argv, one.since = self.next_pid, tuple(argv), since
+        one.exit_status, one.crash, one.stands_still_since = None, None, None
+
+    def die(self, name: str, crash: Diagnosis | None = None, exit_status: int | None = None) -> None:
+        """A server is gone."""
+        one = self.servers[name]
+        one.pid = None
+        one.crash, one.exit_status = crash, exit_status
+        one.memory_free_at = self.clock.now() + seconds(4)
+
+    # Eyes
+
+    async def look(
+        self, servers: Sequence[Server], *, jobs: Sequence[Job] = (), needs: Needs | None = None
+    ) -> AsyncIterator[Sight]:
+        needs = needs or Needs()
+        pending = {one.name: ServerFacts(one.name, self.clock.now(), is_pending=True) for one in servers}
+        yield Sight(self.clock.now(), pending, {}, is_settled=False, is_complete=False)
+        await self.clock.sleep(seconds(0.05))
+        silent = [one for one in servers if self.servers[one.name].is_silent]
+        seen = {one.name: self._facts(one.name, needs, is_first=True) for one in servers if one not in silent}
+        told = {job.name: await self._job(job) for job in jobs}
+        facts = {**pending, **seen}
+        has_health = needs.health and any(f.health is not None for f in seen.values())
+        yield Sight(self.clock.now(), facts, told, is_settled=not silent, is_complete=not silent and not has_health)
+        if has_health:
+            await self.clock.sleep(self.health_takes)
+            seen = {one.name: self._facts(one.name, needs, is_first=False) for one in servers if one not in silent}
+            facts = {**facts, **seen}
+            yield Sight(self.clock.now(), facts, told, is_settled=not silent, is_complete=not silent)
+        if silent:
+            await self.clock.sleep(seconds(3))
+            for one in silent:
+                why = f"ssh {one.host} timed out after 3 s"
+                facts = {**facts, one.name: ServerFacts(one.name, self.clock.now(), unreachable=why)}
+            yield Sight(self.clock.now(), facts, told)
+
+    def _facts(self, name: str, needs: Needs, *, is_first: bool) -> ServerFacts:
+        one, now = self.servers[name], self.clock.now()
+        if one.unreachable is not None:
+            return ServerFacts(name, now, unreachable=one.unreachable)
+        self._advance(one, now)
+        facts = ServerFacts(name, now, exit_status=one.exit_status, port_owner=one.foreign)
+        if needs.log:
+            facts = replace(facts, diagnosis=self._diagnosis(one, now))
+        if needs.gpu:
+            facts = replace(facts, gpus=self._gpus(one, now))
+        if needs.tail:
+            facts = replace(facts, log_tail=self._tail(one))
+        if one.pid is None or one.since is None:
+            return facts
+        age = now - one.since
+        process = Process(one.pid, one.pid * 100, one.argv, "root", age)
+        facts = replace(facts, process=process, profile=self._profile(one))
+        if age.total_seconds() < STARTS_IN + one.extra_start - 4:
+            refused = Answer(Outcome.REFUSED, now)
+            return replace(facts, instant=refused, health=refused if needs.health else None)
+        is_warming = age.total_seconds() < STARTS_IN + one.extra_start
+        status = 503 if is_warming else 200
+        answer = Answer(Outcome.ANSWERED, now, status)
+        health = Answer(Outcome.PENDING, now) if is_first and status == 200 else answer
+        facts = replace(facts, port_owner=process, instant=answer, health=health if needs.health else None)
+        if is_warming:
+            return facts
+        seats = self._seats(one)
+        running = min(self.running, seats) if self.job_state is JobState.RUNNING else 0
+        per = 60 / (1 + 0.0643 * max(0, running - 1)) * one.speed
+        still = one.stands_still_since
+        load = Load(
+            running, 0, seats, self._tokens(one), tokens_per_second=0.0 if still else running * per,
+            kv_usage=0.21, mamba_usage=0.61 if running else 0.0,
+        )  # fmt: skip
+        movement = Movement(still, 0.0 if still else running * per) if needs.load else Movement()
+        return replace(
+            facts,
+            load=load if needs.load else Load(running=running),
+            movement=movement,
+            running=Running(self.version, max_running=seats, max_total_tokens=self._tokens(one)) if needs.config else Running(),
+        )
+
+    def _advance(self, one: PretendServer, now: datetime) -> None:
+        if one.pid is None or one.since is None or one.fails_next is None:
+            return
+        if (now - one.since).total_seconds() > 20:
+            crash = one.fails_next
+            one.fails_next = None
+            self.die(one.server.name, crash, 1)
+
+    def _profile(self, one: PretendServer) -> str:
+        flags = ENGINE.flags_of(one.argv)
+        for profile in self.fleet.profiles:
+            if flags.includes(profile.flags):
+                return profile.name
+        return CUSTOM
+
+    def _seats(self, one: PretendServer) -> int:
+        flags = ENGINE.flags_of(one.argv)
+        slots = 217 if flags.value("mem-fraction-static") == "0.90" else 187
+        return min(slots // SEATS.get(self._profile(one), 5), int(flags.value("max-running-requests") or 1000))
+
+    def _tokens(self, one: PretendServer) -> int:
+        return 392_000 if ENGINE.flags_of(one.argv).value("mem-fraction-static") == "0.90" else 381_000
+
+    def _diagnosis(self, one: PretendServer, now: datetime) -> Diagnosis | None:
+        if one.crash is not None:
+            return one.crash
+        if one.pid is None or one.since is None:
+            return None
+        age = (now - one.since).total_seconds() - one.extra_start
+        last = 0
+        for until, phase in PHASES:
+            if age < until:
+                done = max(0.0, (age - last) / (until - last))
+                step = f"{int(done * 23)}/23" if phase is Phase.CAPTURING_GRAPHS else None
+                percent = int(done * 100) if phase in (Phase.LOADING_WEIGHTS, Phase.CAPTURING_GRAPHS) else None
+                return Diagnosis("sglang", self.version, phase, progress_percent=percent, step=step)
+            last = until
+        return Diagnosis("sglang", self.version, Phase.SERVING, is_ready=True)
+
+    def _gpus(self, one: PretendServer, now: datetime) -> tuple[Gpu, ...]:
+        gpus = []
+        for index in one.server.gpus:
+            uses: tuple[GpuUse, ...] = ()
+            if one.pid is not None:
+                uses = (GpuUse(one.pid, "sglang::scheduler", 120_000, one.server.name),)
+            is_held = one.pid is not None or (one.memory_free_at is not None and now < one.memory_free_at)
+            gpus.append(Gpu(index, f"GPU-{index}", "H200", 120_000 if is_held else 4, 143_771, uses=uses))
+        return tuple(gpus)
+
+    def _tail(self, one: PretendServer) -> tuple[str, ...]:
+        if one.crash is not None and one.crash.decisive_line:
+            return ("Load weight begin. avail mem=139.00 GB", one.crash.decisive_line)
+        return ("The server is fired up and ready to roll!",)
+
+    async def _job(self, job: Job) -> JobFacts:
+        rate = None
+        if self.job_state is JobState.RUNNING:
+            rate = 3_900.0
+        return JobFacts(job.name, self.clock.now(), self.job_state, self.job_done, 193_000, rate)
+
+    # Hands
+
+    async def start(self, server: Server, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        one = self.servers[server.name]
+        if one.unreachable is not None:
+            raise StepFailed(one.unreachable)
+        assert one.pid is None, f"{server.name} was started twice"
+        self.started.append((server.name, tuple(argv)))
+        self._spawn(one, argv, self.clock.now())
+
+    async def end(self, server: Server, process: Process, *, force: bool) -> None:
+        one = self.servers[server.name]
+        sign = "KILL" if force else "TERM"
+        self.signalled.append((server.name, process.pid, sign))
+        if one.pid != process.pid or (one.ignores_sigterm and not force):
+            return
+        await self.clock.sleep(seconds(0.1))
+        if not force:
+            asyncio.get_running_loop().call_later(2.0, self._gone, one, process.pid)
+        else:
+            self._gone(one, process.pid)
+
+    def _gone(self, one: PretendServer, pid: int) -> None:
+        if one.pid == pid:
+            one.pid = None
+            one.exit_status = 0
+            one.memory_free_at = self.clock.now() + seconds(4)
+
+    async def warm_up(self, server: Server) -> float:
+        one = self.servers[server.name]
+        if one.pid is None or one.stands_still_since is not None:
+            raise StepFailed("no token within 30 s")
+        await self.clock.sleep(seconds(0.3))
+        return 0.3
+
+    async def flags_known(self, server: Server) -> tuple[str, frozenset[str]]:
+        return self.version, self.known
+
+
+class PretendJobs:
+    """The job's hands: it stops three seconds after being asked."""
+
+    def __init__(self, fleet: PretendFleet) -> None:
+        self.fleet = fleet
+        self.never_stops = False
+
+    async def look(self, job: Job) -> JobFacts:
+        return await self.fleet._job(job)
+
+    async def stop(self, job: Job) -> None:
+        self.fleet.job_stops += 1
+        if not self.never_stops:
+            asyncio.get_running_loop().call_later(3.0, self._stopped)
+
+    def _stopped(self) -> None:
+        self.fleet.job_state = JobState.STOPPED
+
+    async def start(self, job: Job, concurrency: int | None) -> None:
+        assert self.fleet.job_state is not JobState.RUNNING, "the job was started twice"
+        self.fleet.job_starts.append(concurrency)
+        self.fleet.job_state = JobState.RUNNING

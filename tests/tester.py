@@ -1,0 +1,211 @@
+"""Speaks with a whole bot as people do: say, press, advance, and read what stands in the channel.
+
+    def scenario(bot): ...
+    talk(scenario)   # on the jumping loop, with a pretend fleet behind the ports
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from bot.domain.errors import ConfigError
+from bot.domain.flags import Flags
+from bot.domain.fleet import Channel, Fallback, Fleet, Host, Hop, Job, Launch, Person, Profile, Role, Server
+from bot.domain.message import Answers, Button, Buttons, Message, Says, plain
+from bot.engines.sglang import ENGINE as SGLANG
+from bot.plugins import load
+from bot.ports import Heard, Place, Pressed, Ref
+from bot.runtime.dispatcher import Dispatcher
+from bot.runtime.executor import Executor
+from bot.runtime.gathering import Gatherer
+from bot.runtime.questions import Desk
+from bot.runtime.steps import Steps
+from bot.runtime.tasks import Tasks
+from bot.stores.sql import Database, SqlOperations, SqlQuestions, SqlStarts
+from tests.jumping import JumpingClock, run
+from tests.pretend import PretendFleet, PretendJobs
+from tests.seeded import SeededDice
+
+
+def first_night(**changes: Any) -> Fleet:
+    """Eight servers with one GPU each in a container, two profiles, a job, ana and bo who may and vic who may look."""
+    base = Flags.of({"model-path": "/models/Qwen3.6-27B", "enable-metrics": True})
+    host = Host("ct200", (Hop("ssh", (("host", "root@h200-3"),)), Hop("pct", (("id", "200"),))))
+    launch = Launch(("python3", "-m", "sglang.launch_server"), base)
+    servers = tuple(
+        Server(f"gpu{n}", "ct200", 30000 + n, "sglang", launch, gpus=(n,), log=f"/var/log/sglang/gpu{n}.log", usual="extra_buffer")
+        for n in range(8)
+    )
+    profiles = (
+        Profile(
+            "extra_buffer",
+            Flags.of({"mamba-scheduler-strategy": "extra_buffer", "max-running-requests": 64, "mem-fraction-static": "0.85"}),
+            job_concurrency=64,
+            seats=37,
+        ),
+        Profile(
+            "no_buffer",
+            Flags.of({"mamba-scheduler-strategy": "no_buffer", "max-running-requests": 128, "mem-fraction-static": "0.90"}),
+            job_concurrency=128,
+            seats=72,
+            price="no overlap scheduling",
+            fallback=Fallback.OFFER,
+        ),
+    )
+    job = Job("datagen", "ct200", ("python3", "client.py"), session="datagen", minimum_servers=1)
+    people = (
+        Person("ana", Role.OPERATOR, ("U1",)),
+        Person("bo", Role.OPERATOR, ("U2",)),
+        Person("vic", Role.VIEWER, ("U3",)),
+    )
+    fleet = Fleet((host,), servers, profiles, (job,), people, (Channel("fleet", ("C1",), ("ct200",)),), target=6250)
+    import dataclasses
+
+    return dataclasses.replace(fleet, **changes)
+
+
+@dataclass
+class Post:
+    """A message as it stands now."""
+
+    ref: Ref
+    message: Message
+    at: float
+    edited: int = 0
+    only_for: str | None = None
+
+    @property
+    def text(self) -> str:
+        return plain(self.message)
+
+    @property
+    def buttons(self) -> list[Button]:
+        return [button for block in self.message.blocks if isinstance(block, Buttons) for button in block.buttons]
+
+
+@dataclass
+class PretendChat:
+    """A chat that keeps everything."""
+
+    posts: list[Post] = field(default_factory=list)
+    signs: list[tuple[str, str, bool]] = field(default_factory=list)
+    number: int = 0
+
+    def _next(self) -> str:
+        self.number += 1
+        return f"m{self.number}"
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def post(self, place: Place, message: Message) -> Ref:
+        ref = Ref(place.channel, self._next(), place.thread)
+        self.posts.append(Post(ref, message, self._now()))
+        return ref
+
+    async def edit(self, ref: Ref, message: Message) -> None:
+        post = next(one for one in self.posts if one.ref.id == ref.id)
+        post.message = message
+        post.edited += 1
+
+    async def whisper(self, place: Place, user: str, message: Message) -> None:
+        self.posts.append(Post(Ref(place.channel, self._next(), place.thread), message, self._now(), only_for=user))
+
+    async def react(self, ref: Ref, sign: str, *, on: bool = True) -> None:
+        self.signs.append((ref.id, sign, on))
+
+
+class Bot:
+    """A whole bot over a pretend fleet; ``restarted`` makes a new one over the same store, chat and fleet."""
+
+    def __init__(self, fleet: Fleet, *, database: Database | None = None, world: PretendFleet | None = None, chat: PretendChat | None = None) -> None:
+        self.fleet_value = fleet
+        self.clock = JumpingClock()
+        self.database = database or Database("sqlite://")
+        self.fleet = world or PretendFleet(fleet, self.clock)
+        self.jobs = PretendJobs(self.fleet)
+        self.chat = chat or PretendChat()
+        self.tasks = Tasks()
+        self.said = 0
+        self.reloaded: Callable[[], Awaitable[str]] = self._no_reload
+        operations, questions, starts = SqlOperations(self.database), SqlQuestions(self.database), SqlStarts(self.database)
+        engines = {"sglang": SGLANG}
+        get_fleet = lambda: self.fleet_value  # noqa: E731
+        steps = Steps(get_fleet, engines, self.fleet, self.fleet, self.jobs, starts, self.clock)
+        self.executor = Executor(steps, self.chat, operations, self.tasks)
+        commands = tuple(load("handlers", "COMMAND").values())
+        gatherer = Gatherer(get_fleet, commands, engines, self.fleet, self.fleet, self.executor, questions, starts, self.clock)
+        self.desk = Desk(gatherer, self.executor, self.chat, questions, self.clock, SeededDice(), self.tasks)
+        self.dispatcher = Dispatcher(gatherer, self.executor, self.desk, self.chat, self.clock, self.tasks, self._reload)
+
+    async def _reload(self) -> str:
+        return await self.reloaded()
+
+    async def _no_reload(self) -> str:
+        raise ConfigError("no file", file="fleet.yaml")
+
+    def say(self, text: str, *, user: str = "U1", thread: str | None = None, channel: str = "C1", mentions: bool = False, ago: float = 0) -> None:
+        """Say something, as ana unless told otherwise."""
+        self.said += 1
+        at = self.clock.now() - timedelta(seconds=ago)
+        self.dispatcher.heard(Heard(Place(channel, thread), f"h{self.said}", user, text, at, mentions))
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        await asyncio.sleep(seconds)
+
+    async def answer(self, text: str, *, user: str = "U1", within: float = 1.0, **more: Any) -> str:
+        """Say something and read what stands there after a second."""
+        before = len(self.chat.posts)
+        self.say(text, user=user, **more)
+        await self.advance(within)
+        return "\n---\n".join(post.text for post in self.chat.posts[before:])
+
+    def posts(self, thread: str | None = None) -> list[Post]:
+        """What stands in the channel, or in a thread."""
+        return [post for post in self.chat.posts if post.ref.thread == thread and post.only_for is None]
+
+    @property
+    def last(self) -> Post:
+        return self.chat.posts[-1]
+
+    def with_button(self, label: str) -> Post:
+        """The newest message that has such a button."""
+        return next(post for post in reversed(self.chat.posts) if any(b.label == label for b in post.buttons))
+
+    def press(self, label: str, *, user: str = "U1", post: Post | None = None, button: Button | None = None) -> None:
+        """Press a button of the newest message that has it, or of a message as it once was."""
+        post = post or self.with_button(label)
+        button = button or next(b for b in post.buttons if b.label == label)
+        does = f"say:{button.does.text}" if isinstance(button.does, Says) else f"{button.does.nonce}:{button.does.choice}"
+        assert isinstance(button.does, (Says, Answers))
+        place = Place(post.ref.channel, post.ref.thread)
+        self.dispatcher.pressed(Pressed(place, post.ref, user, does, self.clock.now(), label))
+
+    async def die(self) -> None:
+        """The bot ends as with kill -9: nothing is said, nothing is saved any more."""
+        await self.tasks.close()
+
+    def restarted(self) -> Bot:
+        """A new bot over what is left; its clock goes on."""
+        bot = Bot(self.fleet_value, database=self.database, world=self.fleet, chat=self.chat)
+        bot.said = self.said + 1000
+        bot.desk.resume()
+        bot.executor.resume()
+        return bot
+
+
+def talk(scenario: Callable[[Bot], Awaitable[None]], fleet: Fleet | None = None) -> None:
+    """Run a scenario; it can't end while a background task of the bot has died."""
+
+    async def whole() -> None:
+        bot = Bot(fleet or first_night())
+        await scenario(bot)
+        await bot.tasks.close()
+        assert not bot.tasks.failures, bot.tasks.failures
+
+    run(whole())
