@@ -414,6 +414,11 @@ def cancelled(op: Operation, views: Mapping[str, View]) -> Message:
         rest = (Lines((line(_healthy(alive, len(op.plan.servers))),)),) if alive else ()
         return Message(head, rest)
     done = [step.note for step in op.progress if step.state is StepState.DONE and step.note]
+    done += [
+        f"{progress.note}, all of them asked to end"
+        for step, progress in zip(op.plan.steps, op.progress, strict=True)
+        if isinstance(step, EndServers) and progress.state is StepState.SKIPPED and progress.note
+    ]
     ready = [name for name, view in views.items() if view.verdict.readiness is Readiness.READY]
     idle = [name for name in op.plan.servers if name not in ready]
     order = list(op.plan.servers)

@@ -36,6 +36,6 @@ COMMAND = Command(
     decide=decide,
     aliases=("abort",),
     role=Role.OPERATOR,
-    grammar=Grammar(rest=True),
+    grammar=Grammar(rest=1),
     is_everyday=True,
 )

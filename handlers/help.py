@@ -44,6 +44,6 @@ COMMAND = Command(
     examples=("help", "help restart"),
     decide=decide,
     aliases=("?", "commands"),
-    grammar=Grammar(rest=True),
+    grammar=Grammar(rest=1),
     is_everyday=True,
 )

@@ -88,9 +88,7 @@ class PretendFleet:
         self.running = 32
         self.known = frozenset(
             f"--{name}"
-            for name in (
-                "model-path port host mamba-scheduler-strategy mem-fraction-static max-running-requests enable-metrics"
-            ).split()
+            for name in ["model-path", "port", "host", "mamba-scheduler-strategy", "mem-fraction-static", "max-running-requests", "enable-metrics"]
         )
         self.version = "0.5.13"
         self.health_takes = seconds(1.2)
@@ -187,7 +185,9 @@ class PretendFleet:
             facts,
             load=load if needs.load else Load(running=running),
             movement=movement,
-            running=Running(self.version, max_running=seats, max_total_tokens=self._tokens(one)) if needs.config else Running(),
+            running=Running(self.version, max_running=seats, max_total_tokens=self._tokens(one))
+            if needs.config
+            else Running(),
         )
 
     def _advance(self, one: PretendServer, now: datetime) -> None:

@@ -1,7 +1,7 @@
 """Speaks with a whole bot as people do: say, press, advance, and read what stands in the channel.
 
-    def scenario(bot): ...
-    talk(scenario)   # on the jumping loop, with a pretend fleet behind the ports
+def scenario(bot): ...
+talk(scenario)   # on the jumping loop, with a pretend fleet behind the ports
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from bot.domain.errors import ConfigError
 from bot.domain.flags import Flags
-from bot.domain.fleet import Channel, Fallback, Fleet, Host, Hop, Job, Launch, Person, Profile, Role, Server
+from bot.domain.fleet import Channel, Fallback, Fleet, Hop, Host, Job, Launch, Person, Profile, Role, Server
 from bot.domain.message import Answers, Button, Buttons, Message, Says, plain
 from bot.engines.sglang import ENGINE as SGLANG
 from bot.plugins import load
@@ -37,19 +37,32 @@ def first_night(**changes: Any) -> Fleet:
     host = Host("ct200", (Hop("ssh", (("host", "root@h200-3"),)), Hop("pct", (("id", "200"),))))
     launch = Launch(("python3", "-m", "sglang.launch_server"), base)
     servers = tuple(
-        Server(f"gpu{n}", "ct200", 30000 + n, "sglang", launch, gpus=(n,), log=f"/var/log/sglang/gpu{n}.log", usual="extra_buffer")
+        Server(
+            f"gpu{n}",
+            "ct200",
+            30000 + n,
+            "sglang",
+            launch,
+            gpus=(n,),
+            log=f"/var/log/sglang/gpu{n}.log",
+            usual="extra_buffer",
+        )
         for n in range(8)
     )
     profiles = (
         Profile(
             "extra_buffer",
-            Flags.of({"mamba-scheduler-strategy": "extra_buffer", "max-running-requests": 64, "mem-fraction-static": "0.85"}),
+            Flags.of(
+                {"mamba-scheduler-strategy": "extra_buffer", "max-running-requests": 64, "mem-fraction-static": "0.85"}
+            ),
             job_concurrency=64,
             seats=37,
         ),
         Profile(
             "no_buffer",
-            Flags.of({"mamba-scheduler-strategy": "no_buffer", "max-running-requests": 128, "mem-fraction-static": "0.90"}),
+            Flags.of(
+                {"mamba-scheduler-strategy": "no_buffer", "max-running-requests": 128, "mem-fraction-static": "0.90"}
+            ),
             job_concurrency=128,
             seats=72,
             price="no overlap scheduling",
@@ -122,7 +135,14 @@ class PretendChat:
 class Bot:
     """A whole bot over a pretend fleet; ``restarted`` makes a new one over the same store, chat and fleet."""
 
-    def __init__(self, fleet: Fleet, *, database: Database | None = None, world: PretendFleet | None = None, chat: PretendChat | None = None) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        *,
+        database: Database | None = None,
+        world: PretendFleet | None = None,
+        chat: PretendChat | None = None,
+    ) -> None:
         self.fleet_value = fleet
         self.clock = JumpingClock()
         self.database = database or Database("sqlite://")
@@ -132,15 +152,23 @@ class Bot:
         self.tasks = Tasks()
         self.said = 0
         self.reloaded: Callable[[], Awaitable[str]] = self._no_reload
-        operations, questions, starts = SqlOperations(self.database), SqlQuestions(self.database), SqlStarts(self.database)
+        operations, questions, starts = (
+            SqlOperations(self.database),
+            SqlQuestions(self.database),
+            SqlStarts(self.database),
+        )
         engines = {"sglang": SGLANG}
         get_fleet = lambda: self.fleet_value  # noqa: E731
         steps = Steps(get_fleet, engines, self.fleet, self.fleet, self.jobs, starts, self.clock)
         self.executor = Executor(steps, self.chat, operations, self.tasks)
         commands = tuple(load("handlers", "COMMAND").values())
-        gatherer = Gatherer(get_fleet, commands, engines, self.fleet, self.fleet, self.executor, questions, starts, self.clock)
+        gatherer = Gatherer(
+            get_fleet, commands, engines, self.fleet, self.fleet, self.executor, questions, starts, self.clock
+        )
         self.desk = Desk(gatherer, self.executor, self.chat, questions, self.clock, SeededDice(), self.tasks)
-        self.dispatcher = Dispatcher(gatherer, self.executor, self.desk, self.chat, self.clock, self.tasks, self._reload)
+        self.dispatcher = Dispatcher(
+            gatherer, self.executor, self.desk, self.chat, self.clock, self.tasks, self._reload
+        )
 
     async def _reload(self) -> str:
         return await self.reloaded()
@@ -148,7 +176,16 @@ class Bot:
     async def _no_reload(self) -> str:
         raise ConfigError("no file", file="fleet.yaml")
 
-    def say(self, text: str, *, user: str = "U1", thread: str | None = None, channel: str = "C1", mentions: bool = False, ago: float = 0) -> None:
+    def say(
+        self,
+        text: str,
+        *,
+        user: str = "U1",
+        thread: str | None = None,
+        channel: str = "C1",
+        mentions: bool = False,
+        ago: float = 0,
+    ) -> None:
         """Say something, as ana unless told otherwise."""
         self.said += 1
         at = self.clock.now() - timedelta(seconds=ago)
@@ -181,7 +218,9 @@ class Bot:
         """Press a button of the newest message that has it, or of a message as it once was."""
         post = post or self.with_button(label)
         button = button or next(b for b in post.buttons if b.label == label)
-        does = f"say:{button.does.text}" if isinstance(button.does, Says) else f"{button.does.nonce}:{button.does.choice}"
+        does = (
+            f"say:{button.does.text}" if isinstance(button.does, Says) else f"{button.does.nonce}:{button.does.choice}"
+        )
         assert isinstance(button.does, (Says, Answers))
         place = Place(post.ref.channel, post.ref.thread)
         self.dispatcher.pressed(Pressed(place, post.ref, user, does, self.clock.now(), label))

@@ -26,8 +26,8 @@ class Grammar:
     """What may follow a command's name.
 
     ``options`` are words that begin with dashes; ``words`` are sub-commands ("stop", "start"); ``recalls`` means
-    that without a target the last one named in the thread, or lately in the channel, is meant; ``rest`` takes
-    everything as it stands.
+    that without a target the last one named in the thread, or lately in the channel, is meant; ``rest`` is how many
+    words are taken as they stand (more are talk).
     """
 
     targets: bool = False
@@ -35,7 +35,7 @@ class Grammar:
     job: bool = False
     number: bool = False
     recalls: bool = False
-    rest: bool = False
+    rest: int = 0
     options: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
 

@@ -147,8 +147,9 @@ class _Reading:
     def words(self, text: str, *, is_question: bool) -> Words | _Unknown:
         """The whole, or the first word that nobody knows."""
         if self.command.grammar.rest:
-            rest = " ".join(self.tokens)
-            return replace(self.values, text=text, rest=rest, is_question=is_question)
+            if len(self.tokens) > self.command.grammar.rest:
+                return _Unknown(self.tokens[-1], None)
+            return replace(self.values, text=text, rest=" ".join(self.tokens), is_question=is_question)
         unknown: _Unknown | None = None
         for token in self.tokens:
             bare = token.rstrip("?!.,")

@@ -40,6 +40,15 @@ TOO_OLD = timedelta(minutes=2)
 
 
 @dataclass(slots=True)
+class Asker:
+    """A caller at the door: where its questions are asked, and what came of its words."""
+
+    question_in: Place
+    command: str | None = None
+    world: World | None = None
+
+
+@dataclass(slots=True)
 class _Memory:
     """The servers last named in each channel and thread."""
 
@@ -87,13 +96,13 @@ class Dispatcher:
         """Take a press."""
         self._tasks.spawn(self._guarded(event.place, self._press(event)), name=f"pressed {event.does[:20]}")
 
-    async def ask(self, event: Heard, *, question_in: Place | None = None) -> bool:
+    async def ask(self, event: Heard, asker: Asker) -> bool:
         """Hear a message and wait until it is answered; whether all was well. For `upbot ask`."""
         result = False
 
         async def hearing() -> None:
             nonlocal result
-            result = await self._hear(event, question_in=question_in)
+            result = await self._hear(event, asker)
 
         await self._guarded(event.place, hearing())
         return result
@@ -115,10 +124,10 @@ class Dispatcher:
 
     # What people say
 
-    async def _hear(self, event: Heard, *, question_in: Place | None = None) -> bool:
+    async def _hear(self, event: Heard, asker: Asker | None = None) -> bool:
         fleet = self._gatherer.fleet()
         is_here = not fleet.channels or fleet.channel(event.place.channel) is not None
-        if not is_here and not event.mentions_bot and question_in is None:
+        if not is_here and not event.mentions_bot and asker is None:
             return False
         now = self._clock.now()
         words = interpret(
@@ -126,7 +135,7 @@ class Dispatcher:
             fleet=fleet,
             commands=self._gatherer.commands,
             channel=event.place.channel,
-            mentions_bot=event.mentions_bot or question_in is not None,
+            mentions_bot=event.mentions_bot or asker is not None,
             recalled=self._memory.recall(event.place, now),
         )
         if await self._is_safe_word(event, words) or await self._is_word_for_the_open(event):
@@ -136,9 +145,9 @@ class Dispatcher:
         if isinstance(words, Hint):
             await self._post(event.place, words.message)
             return False
-        return await self._command(event, words, question_in)
+        return await self._command(event, words, asker)
 
-    async def _command(self, event: Heard, words: Words, question_in: Place | None) -> bool:
+    async def _command(self, event: Heard, words: Words, asker: Asker | None) -> bool:
         fleet, now = self._gatherer.fleet(), self._clock.now()
         command = next(one for one in self._gatherer.commands if one.name == words.command)
         is_preview = command.changes and words.is_question
@@ -154,11 +163,13 @@ class Dispatcher:
             self._memory.keep(event.place, words.targets, now)
         _log.info("command", command=command.name, targets=words.targets, profile=words.profile, user=event.user)
         asking = Asking(words, command, event.place, event.user)
+        if asker is not None:
+            asker.command = command.name
         if command.changes:
-            return await self._decide_once(event, asking, question_in)
-        return await self._decide_as_it_comes(event, asking)
+            return await self._decide_once(event, asking, asker)
+        return await self._decide_as_it_comes(event, asking, asker)
 
-    async def _decide_once(self, event: Heard, asking: Asking, question_in: Place | None) -> bool:
+    async def _decide_once(self, event: Heard, asking: Asking, asker: Asker | None) -> bool:
         """For what changes something: decide when everything is known; show that it was heard meanwhile."""
         sign = self._tasks.spawn(self._sign(event), name="sign")
         try:
@@ -167,13 +178,15 @@ class Dispatcher:
         finally:
             sign.cancel()
         await self._chat.react(_ref(event), "eyes", on=False)
-        return await self._carry_out(event, asking, decision, question_in)
+        if asker is not None:
+            asker.world = world
+        return await self._carry_out(event, asking, decision, asker)
 
     async def _sign(self, event: Heard) -> None:
         await self._clock.sleep(self._gatherer.fleet().limits.answer_within)
         await self._chat.react(_ref(event), "eyes")
 
-    async def _decide_as_it_comes(self, event: Heard, asking: Asking) -> bool:
+    async def _decide_as_it_comes(self, event: Heard, asking: Asking, asker: Asker | None) -> bool:
         """For what only looks: the first answer in time, then the same message kept true until all is known."""
         latest: list[World] = []
         changed = asyncio.Event()
@@ -198,7 +211,9 @@ class Dispatcher:
                 if latest and (latest[0].sight.is_settled or timer.done() or is_last):
                     decision = asking.command.decide(asking.words, latest[0], latest[0].now)
                     if not isinstance(decision, Reply):
-                        return await self._carry_out(event, asking, decision, None)
+                        return await self._carry_out(event, asking, decision, asker)
+                    if asker is not None:
+                        asker.world = latest[0]
                     is_ok = decision.is_ok
                     shown = await self._show(event.place, decision.message, shown)
                 if is_last:
@@ -215,7 +230,7 @@ class Dispatcher:
             await self._chat.edit(shown[0], message)
         return shown[0], message
 
-    async def _carry_out(self, event: Heard, asking: Asking, decision: Decision, question_in: Place | None) -> bool:
+    async def _carry_out(self, event: Heard, asking: Asking, decision: Decision, asker: Asker | None) -> bool:
         if isinstance(decision, Reply):
             await self._post(event.place, decision.message)
             return decision.is_ok
@@ -225,8 +240,8 @@ class Dispatcher:
         if decision.is_preview:
             await self._post(event.place, text.preview(decision))
             return True
-        copies = (event.place,) if question_in is not None else ()
-        place = question_in or event.place
+        copies = (event.place,) if asker is not None and asker.question_in != event.place else ()
+        place = asker.question_in if asker is not None else event.place
         if decision.needs_confirmation:
             await self._desk.ask(decision, asking, place, copies=copies)
             return True

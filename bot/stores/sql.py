@@ -218,6 +218,13 @@ class SqlQuestions:
             values = {"state": state.value, "value": self._database.text_of(ended)}
             return bool(connection.execute(update(_questions).where(is_open).values(**values)).rowcount)
 
+    def last_for(self, channel: str) -> Question | None:
+        recent = self._read(select(_questions).order_by(_questions.c.asked_at.desc()).limit(50))
+        for question in recent:
+            if channel in (question.where.channel, *(one.channel for one in question.copies)):
+                return question
+        return None
+
     def placed(self, nonce: str, where: Where) -> None:
         question = self.get(nonce)
         if question is None:

@@ -1,0 +1,216 @@
+"""The door for agents and shells: `upbot ask` speaks to the running bot over a local socket.
+
+One JSON object a line. The caller sends ``{"text", "as", "wait"}``; the bot answers with ``{"says": …}`` as it goes
+and ends with ``{"done": true, "ok", "command", "text", "servers", "operation"}``. A caller looks at everything; what
+would hurt something healthy becomes a question in the channel that a person answers, while the caller waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from bot.domain import report
+from bot.domain.command import Command
+from bot.domain.fleet import Fleet
+from bot.domain.message import Message, plain
+from bot.domain.operation import Asked, State
+from bot.ports import Chat, Clock, Heard, Operations, Place, Questions, Ref
+from bot.runtime.dispatcher import Asker, Dispatcher
+from bot.runtime.executor import Executor
+
+_log = structlog.get_logger(__name__)
+
+PREFIX = "ask:"
+LONGEST_LINE = 64 * 1024
+POLL = timedelta(milliseconds=200)
+
+
+@dataclass(slots=True)
+class _Caller:
+    """Who waits at the door: the lines that it has been told already."""
+
+    send: Callable[[dict[str, Any]], Awaitable[None]]
+    messages: dict[str, str] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.messages.values())
+
+
+class Switchboard:
+    """A Chat that leads to the real one, and to callers at the door."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self._callers: dict[str, _Caller] = {}
+        self._number = 0
+
+    def admit(self, caller: _Caller) -> Place:
+        """A place of its own for a caller."""
+        self._number += 1
+        place = Place(f"{PREFIX}{self._number}")
+        self._callers[place.channel] = caller
+        return place
+
+    def leave(self, place: Place) -> None:
+        """The caller is gone; what is still said to it is not heard."""
+        self._callers.pop(place.channel, None)
+
+    async def post(self, place: Place, message: Message) -> Ref:
+        if not place.channel.startswith(PREFIX):
+            return await self._chat.post(place, message)
+        self._number += 1
+        ref = Ref(place.channel, f"a{self._number}", place.thread)
+        await self._tell(ref, message)
+        return ref
+
+    async def edit(self, ref: Ref, message: Message) -> None:
+        if not ref.channel.startswith(PREFIX):
+            await self._chat.edit(ref, message)
+            return
+        await self._tell(ref, message)
+
+    async def whisper(self, place: Place, user: str, message: Message) -> None:
+        if not place.channel.startswith(PREFIX):
+            await self._chat.whisper(place, user, message)
+            return
+        await self.post(place, message)
+
+    async def react(self, ref: Ref, sign: str, *, on: bool = True) -> None:
+        if not ref.channel.startswith(PREFIX):
+            await self._chat.react(ref, sign, on=on)
+
+    async def _tell(self, ref: Ref, message: Message) -> None:
+        """A terminal can't edit: of a message that is kept current only the new lines are said."""
+        caller = self._callers.get(ref.channel)
+        if caller is None:
+            return
+        text = plain(message)
+        caller.messages[ref.id] = text
+        fresh = [one for one in text.splitlines() if one not in caller.told]
+        caller.told.update(fresh)
+        if fresh:
+            await caller.send({"says": "\n".join(fresh)})
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Answers one caller after the other, all at once."""
+
+    dispatcher: Dispatcher
+    switchboard: Switchboard
+    executor: Executor
+    operations: Operations
+    questions: Questions
+    fleet: Callable[[], Fleet]
+    commands: tuple[Command, ...]
+    clock: Clock
+
+    async def serve(self, path: Path) -> asyncio.Server:
+        """Listen on a socket that only this login can open."""
+        _make_way(path)
+        before = os.umask(0o177)  # the socket is born with its owner's rights alone
+        try:
+            return await asyncio.start_unix_server(self._connected, path, limit=LONGEST_LINE)
+        finally:
+            os.umask(before)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def send(value: dict[str, Any]) -> None:
+            with contextlib.suppress(ConnectionError):
+                writer.write(json.dumps(value).encode() + b"\n")
+                await writer.drain()
+
+        try:
+            request = json.loads(await reader.readline())
+            text, person = str(request["text"]), str(request["as"])
+            is_waiting = bool(request.get("wait", True))
+        except (ValueError, KeyError, TypeError):
+            await send({"done": True, "ok": False, "error": "not a request"})
+        else:
+            asking = asyncio.ensure_future(self.answer(text, person, send, is_waiting=is_waiting))
+            gone = asyncio.ensure_future(reader.read())
+            await asyncio.wait((asking, gone), return_when=asyncio.FIRST_COMPLETED)
+            gone.cancel()
+            if not asking.done():
+                asking.cancel()
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def answer(
+        self,
+        text: str,
+        person: str,
+        send: Callable[[dict[str, Any]], Awaitable[None]],
+        *,
+        is_waiting: bool,
+        question_in: Place | None = None,
+    ) -> bool:
+        """Answer one caller to the end; whether all was well.
+
+        ``question_in`` is where questions are posted, by default the fleet's first channel.
+        """
+        caller = _Caller(send)
+        place = self.switchboard.admit(caller)
+        channels = self.fleet().channels
+        default = Place(next(iter(channels[0].ids), channels[0].name)) if channels else place
+        asker = Asker(question_in or default)
+        try:
+            heard = Heard(place, place.channel, person, text, self.clock.now(), mentions_bot=True)
+            is_ok = await self.dispatcher.ask(heard, asker)
+            operation = None
+            if is_waiting:
+                is_ok, operation = await self._wait(place, is_ok=is_ok)
+            await send(self._result(asker, caller, operation, is_ok=is_ok))
+        finally:
+            self.switchboard.leave(place)
+        return is_ok
+
+    async def _wait(self, place: Place, *, is_ok: bool) -> tuple[bool, str | None]:
+        """Until the question and the operation that this caller has caused are over."""
+        while self._has_open_question(place):
+            await self.clock.sleep(POLL)
+        await self.clock.sleep(POLL)
+        mine = [op.id for op in self.executor.live() if any(one.channel == place.channel for one in op.copies)]
+        while any(op.id in mine for op in self.executor.live()):
+            await self.clock.sleep(POLL)
+        if not mine:
+            ended = self._ended_question(place)
+            return (is_ok and ended in (None, Asked.PRESSED)), None
+        states = {op.id: op.state for op in self.operations.recent(20)}
+        return all(states.get(one) is State.DONE for one in mine), mine[0]
+
+    def _has_open_question(self, place: Place) -> bool:
+        return any(one.channel == place.channel for question in self.questions.open() for one in question.copies)
+
+    def _ended_question(self, place: Place) -> Asked | None:
+        last = self.questions.last_for(place.channel)
+        return last.state if last is not None else None
+
+    def _result(self, asker: Asker, caller: _Caller, operation: str | None, *, is_ok: bool) -> dict[str, Any]:
+        return {
+            "done": True,
+            "ok": is_ok,
+            "command": asker.command,
+            "text": caller.text,
+            "servers": report.servers(asker.world) if asker.world is not None else [],
+            "operation": operation,
+        }
+
+
+def _make_way(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.unlink(missing_ok=True)

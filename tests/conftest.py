@@ -1,0 +1,44 @@
+"""What all tests share: what is missing on this machine is skipped with its reason, and in CI nothing may be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+
+
+def _missing(marker: str) -> str | None:
+    """Why a test with this marker can't run here; None when it can."""
+    if marker == "browser" and not any(shutil.which(name) for name in CHROMIUM):
+        return "needs Chromium (Debian: apt-get install chromium)"
+    if marker == "sshd" and not Path("/usr/sbin/sshd").exists():
+        return "needs an OpenSSH server (Debian: apt-get install openssh-server)"
+    if marker == "tmux" and shutil.which("tmux") is None:
+        return "needs tmux"
+    if marker == "root" and (os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("nsenter") is None):
+        return "needs root and namespaces (unshare, nsenter)"
+    return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what can't run; under CI=true let it run and fail, since there it was to be installed."""
+    if os.environ.get("CI") == "true":
+        return
+    for item in items:
+        for marker in ("browser", "sshd", "tmux", "root"):
+            if item.get_closest_marker(marker) and (why := _missing(marker)) is not None:
+                item.add_marker(pytest.mark.skip(reason=why))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
+    """A skip is a failure in CI: whoever wrote it has to have it installed there."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.skipped and os.environ.get("CI") == "true" and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped under CI: {report.longrepr}"
