@@ -145,6 +145,6 @@ COMMAND = Command(
     decide=decide,
     aliases=("st", "s", "stat"),
     grammar=Grammar(targets=True, recalls=True),
-    needs=Needs(load=True, config=True, log=True, gpu=True),
+    needs=Needs(load=True, config=True, log=True, gpu=True, movement=True),
     needs_job=True,
 )

@@ -100,7 +100,7 @@ COMMAND = Command(
     decide=decide,
     aliases=("u", "alive", "ping"),
     grammar=Grammar(targets=True),
-    needs=Needs(health=True, load=True, log=True),
+    needs=Needs(health=True, load=True, log=True, movement=True),
     needs_job=True,
     is_everyday=True,
 )

@@ -75,9 +75,12 @@ async def until(what: Callable[[], object], within: float = 15) -> None:
 
 
 def end(pid: int, *, group: bool = False) -> None:
-    """End one process (or the group that it leads) for good."""
+    """End one process for good, and the group that it leads if it leads one."""
+    if group:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
     with suppress(ProcessLookupError, PermissionError):
-        (os.killpg if group else os.kill)(pid, signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
 
 
 def with_shell(kind: str, folder: Path) -> Local:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -76,9 +76,7 @@ def first_night(**changes: Any) -> Fleet:
         Person("vic", Role.VIEWER, ("U3",)),
     )
     fleet = Fleet((host,), servers, profiles, (job,), people, (Channel("fleet", ("C1",), ("ct200",)),), target=6250)
-    import dataclasses
-
-    return dataclasses.replace(fleet, **changes)
+    return replace(fleet, **changes)
 
 
 @dataclass

@@ -10,7 +10,8 @@ class Needs:
     """What a look must bring beyond processes, ports and the instant endpoint.
 
     ``health`` waits for the health endpoint, ``load`` for numbers, ``config`` for flags and limits, ``log`` for
-    the log's reading, ``tail`` for that many of its last lines, ``gpu`` for GPU memory and owners.
+    the log's reading, ``tail`` for that many of its last lines, ``gpu`` for GPU memory and owners. ``movement`` reads
+    the numbers a second time, a second later: only that shows whether tokens move.
     """
 
     health: bool = False
@@ -19,6 +20,7 @@ class Needs:
     log: bool = False
     tail: int = 0
     gpu: bool = False
+    movement: bool = False
 
     def __or__(self, other: Needs) -> Needs:
         return Needs(
@@ -28,4 +30,5 @@ class Needs:
             self.log or other.log,
             max(self.tail, other.tail),
             self.gpu or other.gpu,
+            self.movement or other.movement,
         )

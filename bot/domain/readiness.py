@@ -15,8 +15,8 @@ from bot.domain.diagnosis import Phase
 from bot.domain.facts import Answer, Outcome, Process, ServerFacts
 from bot.domain.phrases import span
 
-HANG_AFTER = timedelta(seconds=20)
-"""SGLang itself calls its scheduler stuck after 20 s without output (SGLANG_HEALTH_CHECK_TIMEOUT)."""
+HANG_AFTER = timedelta(milliseconds=900)
+"""Two looks a second apart that show requests running and not one token between them."""
 
 _ASKED_TO_END = (-2, -15, 130, 143)
 """How a process ends that was sent SIGINT or SIGTERM, as Python and as a shell count it."""

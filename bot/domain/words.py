@@ -25,7 +25,7 @@ LONGEST = 400
 _ENDING = "?!.,;:"
 _SAFE = re.compile(r"(no|nope|stop|wait|don'?t|cancel|abort|halt)\b(?!-)", re.IGNORECASE)
 _IS_UP = re.compile(
-    r"(it'?s|they'?re|its|all|everything'?s?|server'?s?)?\s*(is|are)?\s*(still\s+|already\s+)?"
+    r"(it('?s)?|they('?re)?|all|everything('?s)?|the servers?)?\s*(is|are)?\s*(still\s+|already\s+)?"
     r"(ready|up|working|works|work|alive|serving)(\s+(now|already|again|fine))?",
     re.IGNORECASE,
 )

@@ -21,12 +21,15 @@ import structlog
 
 from bot.domain import report
 from bot.domain.command import Command
+from bot.domain.errors import ConfigError
 from bot.domain.fleet import Fleet
-from bot.domain.message import Message, plain
+from bot.domain.message import Message, plain, says
 from bot.domain.operation import Asked, State
 from bot.ports import Chat, Clock, Heard, Operations, Place, Questions, Ref
 from bot.runtime.dispatcher import Asker, Dispatcher
 from bot.runtime.executor import Executor
+from bot.runtime.questions import Desk
+from bot.text import CONFIRM
 
 _log = structlog.get_logger(__name__)
 
@@ -104,6 +107,37 @@ class Switchboard:
             await caller.send({"says": "\n".join(fresh)})
 
 
+def person_for(fleet: Fleet, named: str | None, login: str) -> str:
+    """Who asks: the person that was named, else the one whose login it is, else nobody in particular.
+
+    ConfigError when a name was given that the fleet file does not know.
+    """
+    if named is not None:
+        person = fleet.person(named)
+        if person is None:
+            known = ", ".join(one.name for one in fleet.people) or "nobody"
+            raise ConfigError(f"no person is called {named!r}; the fleet file knows {known}", key="--as")
+        return person.name
+    return next((one.name for one in fleet.people if one.login == login), login)
+
+
+class Nowhere:
+    """The chat of a bot that has none: what is said there is not heard."""
+
+    async def post(self, place: Place, message: Message) -> Ref:
+        del message
+        return Ref(place.channel, "", place.thread)
+
+    async def edit(self, ref: Ref, message: Message) -> None:
+        """Not heard."""
+
+    async def whisper(self, place: Place, user: str, message: Message) -> None:
+        """Not heard."""
+
+    async def react(self, ref: Ref, sign: str, *, on: bool = True) -> None:
+        """Not seen."""
+
+
 @dataclass(frozen=True, slots=True)
 class Door:
     """Answers one caller after the other, all at once."""
@@ -111,6 +145,7 @@ class Door:
     dispatcher: Dispatcher
     switchboard: Switchboard
     executor: Executor
+    desk: Desk
     operations: Operations
     questions: Questions
     fleet: Callable[[], Fleet]
@@ -134,10 +169,12 @@ class Door:
 
         try:
             request = json.loads(await reader.readline())
-            text, person = str(request["text"]), str(request["as"])
+            text, person = str(request["text"]), self._who(request.get("as"), str(request["login"]))
             is_waiting = bool(request.get("wait", True))
         except (ValueError, KeyError, TypeError):
             await send({"done": True, "ok": False, "error": "not a request"})
+        except ConfigError as error:
+            await send({"done": True, "ok": False, "error": str(error), "is_usage": True})
         else:
             asking = asyncio.ensure_future(self.answer(text, person, send, is_waiting=is_waiting))
             gone = asyncio.ensure_future(reader.read())
@@ -149,6 +186,9 @@ class Door:
             writer.close()
             with contextlib.suppress(ConnectionError):
                 await writer.wait_closed()
+
+    def _who(self, named: object, login: str) -> str:
+        return person_for(self.fleet(), str(named) if named is not None else None, login)
 
     async def answer(
         self,
@@ -178,6 +218,31 @@ class Door:
         finally:
             self.switchboard.leave(place)
         return is_ok
+
+    async def answer_alone(
+        self, text: str, person: str, send: Callable[[dict[str, Any]], Awaitable[None]], *, may_confirm: bool
+    ) -> bool:
+        """Answer without a channel: a question is answered by the caller where that is allowed, else by nobody."""
+        caller = _Caller(send)
+        place = self.switchboard.admit(caller)
+        asker = Asker(place)
+        heard = Heard(place, place.channel, person, text, self.clock.now(), mentions_bot=True)
+        is_ok = await self.dispatcher.ask(heard, asker)
+        for question in self.desk.open_in(place.channel):
+            if may_confirm:
+                await self.desk.press(question.nonce, CONFIRM, person, place)
+            else:
+                await self.desk.cancel(place.channel, person)
+                await self.switchboard.post(place, says("Nobody can press without a running bot: nothing was done."))
+                is_ok = False
+        while live := self.executor.live():
+            await self.clock.sleep(POLL)
+            is_ok = all(one.id in self._done() for one in live)
+        await send(self._result(asker, caller, None, is_ok=is_ok))
+        return is_ok
+
+    def _done(self) -> set[str]:
+        return {op.id for op in self.operations.recent(20) if op.state is State.DONE}
 
     async def _wait(self, place: Place, *, is_ok: bool) -> tuple[bool, str | None]:
         """Until the question and the operation that this caller has caused are over."""

@@ -1,0 +1,180 @@
+"""The command line: run, demo, check, ask.
+
+Exit codes: 0 all well, 1 not all ready or refused, 2 wrong usage or configuration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import getpass
+import json
+import os
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from bot import __version__, app
+from bot.domain.errors import ConfigError, StoreError, UpbotError
+
+USAGE = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Do what the words say; the exit status."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return int(arguments.do(arguments))
+    except (ConfigError, StoreError) as error:
+        print(f"upbot: {error}", file=sys.stderr)
+        return USAGE
+    except UpbotError as error:
+        print(f"upbot: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def entry() -> None:
+    """The console script."""
+    sys.exit(main())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("upbot", description=app.__doc__)
+    parser.description = "A Slack bot for fleets of LLM inference servers."
+    parser.add_argument("--version", action="version", version=f"upbot {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    run = commands.add_parser("run", help="the bot, in Slack")
+    _where(run)
+    run.add_argument("--console", action="store_true", help="talk in this terminal instead of in Slack")
+    run.add_argument("--http", action="store_true", help="Slack calls us (signing secret) instead of Socket Mode")
+    run.add_argument("--as", dest="person", default=None, help="in the console: whom of the fleet file you are")
+    run.add_argument("--json-logs", action="store_true", help="a JSON object a line on stderr")
+    run.set_defaults(do=_run)
+
+    demo = commands.add_parser("demo", help="everything on this machine: a workspace, simulated servers, the bot")
+    demo.add_argument("--port", type=int, default=8420, help="of the page (8420)")
+    demo.add_argument("--base-port", type=int, default=30000, help="of the first simulated server (30000)")
+    demo.add_argument("--speed", type=float, default=1.0, help="starts and waits are so many times faster (1)")
+    demo.add_argument("--headless", action="store_true", help="open no browser")
+    demo.add_argument("--home", type=Path, default=None, help="where it keeps its files (a temporary folder)")
+    demo.set_defaults(do=_demo)
+
+    check = commands.add_parser("check", help="the doctor: files, tokens and every host, and what to do")
+    _where(check)
+    check.set_defaults(do=_check)
+
+    ask = commands.add_parser("ask", help='one command, the answer on stdout: upbot ask "up?"')
+    _where(ask)
+    ask.add_argument("text", nargs="+", help="the command, as one would type it in the channel")
+    ask.add_argument("--as", dest="person", default=None, help="whom of the fleet file you are (by your login)")
+    ask.add_argument("--json", action="store_true", help="one JSON object with an object a server")
+    ask.add_argument("--no-wait", action="store_true", help="do not wait for a press or an operation's end")
+    ask.add_argument(
+        "--yes", action="store_true", help="without a running bot, where the fleet file allows it: confirm"
+    )
+    ask.set_defaults(do=_ask)
+    return parser
+
+
+def _where(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fleet", type=Path, default=None, help="the fleet file (UPBOT_FLEET, fleet.yaml)")
+    parser.add_argument("--state", type=Path, default=None, help="the state's folder (UPBOT_STATE)")
+
+
+def _setup(arguments: argparse.Namespace, *, level: str | None = None, is_json: bool = False) -> app.Setup:
+    setup = app.Setup.of(os.environ, fleet=arguments.fleet, state=arguments.state)
+    app.configure_logging(is_json=is_json, level=level or setup.environment.log_level)
+    return setup
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    level = "warning" if arguments.console else None
+    setup = _setup(arguments, level=level, is_json=arguments.json_logs)
+    if arguments.console:
+        _loop(lambda: app.run_console(setup, arguments.person or _person(setup)))
+    else:
+        _loop(lambda: app.run_slack(setup, http=arguments.http))
+    return 0
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory(prefix="upbot-demo-") as temporary:
+        home = (arguments.home or Path(temporary)).absolute()
+        environ = {name: value for name, value in os.environ.items() if not name.startswith(("UPBOT_", "SLACK_"))}
+        setup = app.Setup.of(environ, state=home / "state")
+        app.configure_logging(is_json=False, level=os.environ.get("UPBOT_LOG_LEVEL", "warning"))
+
+        def started(url: str) -> None:
+            print(f"Upbot's demo is at {url}  (Ctrl-C ends it)", flush=True)
+            print(f'Ask it from a shell: upbot ask --state {home / "state"} "up?"', flush=True)
+            if not arguments.headless:
+                webbrowser.open(url)
+
+        _loop(
+            lambda: app.run_demo(
+                setup,
+                home,
+                port=arguments.port,
+                base_port=arguments.base_port,
+                speed=arguments.speed,
+                started=started,
+            )
+        )
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    setup = _setup(arguments, level="error")
+    findings = _loop(lambda: app.check(setup))
+    for finding in findings:
+        print(finding.line)
+    return 0 if all(finding.is_ok for finding in findings) else 1
+
+
+def _ask(arguments: argparse.Namespace) -> int:
+    setup = _setup(arguments, level="error")
+    text = " ".join(arguments.text)
+
+    async def send(value: dict[str, Any]) -> None:
+        if "says" in value and not arguments.json:
+            print(value["says"], flush=True)
+        if value.get("done") and arguments.json:
+            print(json.dumps({key: value.get(key) for key in ("command", "ok", "text", "servers", "operation")}))
+        if value.get("error"):
+            print(f"upbot: {value['error']}", file=sys.stderr)
+
+    is_ok = _loop(
+        lambda: app.ask(
+            setup,
+            text,
+            arguments.person,
+            getpass.getuser(),
+            send,
+            is_waiting=not arguments.no_wait,
+            may_confirm=arguments.yes,
+        )
+    )
+    return 0 if is_ok else 1
+
+
+def _person(setup: app.Setup) -> str:
+    return app.person_for(setup.read_fleet(), None, getpass.getuser())
+
+
+def _loop(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Run on the fast loop where there is one."""
+    try:
+        import uvloop  # noqa: PLC0415 - not on every platform
+    except ImportError:
+        return asyncio.run(work())
+    return uvloop.run(work())
+
+
+if __name__ == "__main__":
+    entry()

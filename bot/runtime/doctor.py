@@ -1,0 +1,76 @@
+"""The doctor: looks at everything that must be right, names what is wrong, and says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bot.domain.errors import FleetError
+from bot.domain.facts import Sight
+from bot.domain.fleet import Fleet, Role, Server
+from bot.domain.needs import Needs
+from bot.domain.phrases import count
+from bot.ports import Clock, Eyes, Hands
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at, and what to do when it is wrong."""
+
+    is_ok: bool
+    what: str
+    advice: str = ""
+
+    @property
+    def line(self) -> str:
+        """As a person reads it."""
+        return f"{'ok ' if self.is_ok else 'NOT'}  {self.what}" + (f"\n     → {self.advice}" if self.advice else "")
+
+
+def good(what: str) -> Finding:
+    """Something that is right."""
+    return Finding(is_ok=True, what=what)
+
+
+def bad(what: str, advice: str) -> Finding:
+    """Something that is wrong."""
+    return Finding(is_ok=False, what=what, advice=advice)
+
+
+def look_at_people(fleet: Fleet) -> Finding:
+    """Whether anybody may act."""
+    able = [person.name for person in fleet.people if person.role >= Role.OPERATOR]
+    if able:
+        return good(f"may change things: {', '.join(able)}")
+    return bad("nobody may change anything", "add people: with role: operator to the fleet file")
+
+
+async def look_at_hosts(fleet: Fleet, eyes: Eyes, hands: Hands, clock: Clock) -> list[Finding]:
+    """Each host is reached, and each program there asked for its flags."""
+    sight = Sight(clock.now())
+    async for sight in eyes.look(fleet.servers, needs=Needs(gpu=True)):  # noqa: B007 - the last one counts
+        pass
+    findings = []
+    for host in fleet.hosts:
+        mine = [server for server in fleet.servers if server.host == host.name]
+        why = next((facts.unreachable for one in mine if (facts := sight.servers[one.name]).unreachable), None)
+        if why is not None:
+            findings.append(bad(f"{host.name}: {why}", "try the same hop by hand; docs/fleet-file.md: hosts"))
+            continue
+        running = sum(sight.servers[one.name].process is not None for one in mine)
+        findings.append(good(f"{host.name}: reached; {running} of {count(len(mine), 'server')} running"))
+        findings += await _look_at_programs(mine, hands)
+    return findings
+
+
+async def _look_at_programs(servers: Sequence[Server], hands: Hands) -> list[Finding]:
+    findings = []
+    for command in dict.fromkeys(server.launch.command for server in servers):
+        server = next(one for one in servers if one.launch.command == command)
+        try:
+            version, flags = await hands.flags_known(server)
+        except FleetError as error:
+            findings.append(bad(str(error), f"launch: {' '.join(command)} must work on {server.host}"))
+        else:
+            findings.append(good(f"{server.host}: {server.engine} {version}, {count(len(flags), 'flag')}"))
+    return findings
