@@ -231,7 +231,7 @@ def _servers(op: Operation, views: Mapping[str, View]) -> tuple[Line, ...]:
         shown = names([view.server for view in members], order)
         told = bold(word) if dot == "🟢" else f"{word}{_range(members)}"
         lines.append(line(f"{dot} {shown}   ", told))
-    lines.extend(line(f"🔴 {name}   ", bold(why)) for name, why in op.lost)
+    lines.extend(_lost_lines(op))
     return tuple(lines)
 
 
@@ -319,29 +319,69 @@ def finished(op: Operation, proofs: Sequence[Proof], now: datetime) -> Message:
     """The new message at the end: what is up, what rose, what was lost, and the way back."""
     plan, good, all_ = op.plan, op.survivors, op.plan.servers
     took = span(now - op.started_at)
+    if op.state is State.FAILED:
+        return _failed(op, took)
     blocks: list[Block] = []
-    if plan.verb == "stop":
-        head = line("⚪ " if not op.lost else "🔴 ", bold(f"{len(good)}/{len(all_)} stopped"), f" after {took}")
-    elif not all_:
+    if not all_:
         head = line(bold(plan.title), f": {_notes(op)}")
+    elif plan.verb == "stop":
+        head = line("⚪ " if not op.lost else "🔴 ", bold(f"{len(good)}/{len(all_)} stopped"), f" after {took}")
     else:
         with_profile = f" with {plan.profile}" if plan.profile else ""
-        dot = "🟢" if not op.lost and op.state is State.DONE else "🔴"
-        head = line(f"{dot} ", bold(f"{len(good)}/{len(all_)} up{with_profile}"), f" after {took}")
+        head = line("🔴 " if op.lost else "🟢 ", bold(f"{len(good)}/{len(all_)} up{with_profile}"), f" after {took}")
         told = [*_limits(plan.before, proofs), *_flags(proofs), *_job_note(op)]
         if told:
-            blocks.append(Lines((line(*[part for one in told for part in (one, line(" · "))][:-1]),)))
-    if op.lost:
-        blocks.append(Lines(tuple(line(f"🔴 {name}   ", bold(why)) for name, why in op.lost)))
-        back = _way_back(op, [name for name, _ in op.lost])
-        if back is not None:
-            blocks.append(Buttons((back,)))
-    if op.outcome and op.state is State.FAILED:
-        blocks.append(Lines((line(op.outcome),)))
+            blocks.append(Lines((_dotted(told),)))
+    blocks += _lost(op)
     compare = next((step for step in plan.steps if isinstance(step, CompareThroughput)), None)
-    if compare is not None and good and op.state is State.DONE:
+    if compare is not None and good:
         blocks.append(Small((line(f"throughput in {span(compare.after)}, in the thread"),)))
     return Message(head, tuple(blocks))
+
+
+def _failed(op: Operation, took: str) -> Message:
+    """An operation that could not reach its end: why, what was done before, what is left."""
+    done = [step.note for step in op.progress if step.state is StepState.DONE and step.note]
+    untouched = "no server was touched" if op.plan.servers else "nothing else was touched"
+    so_far = f"done before: {' · '.join(done)}" if op.touched and done else untouched
+    lines = [line(why) for why in (op.outcome, so_far) if why]
+    head = line("🔴 ", bold(f"{op.plan.title}: failed"), f" after {took}")
+    blocks: list[Block] = [Lines(tuple(lines)), *_lost(op)]
+    if (job := _left_stopped(op)) is not None:
+        blocks.append(Small((line(f"job {job} is stopped"),)))
+        blocks.append(Buttons((Button(f"Resume job {job}", Says("job start")),)))
+    return Message(head, tuple(blocks))
+
+
+def _left_stopped(op: Operation) -> str | None:
+    """The job that this operation has stopped and not resumed."""
+    states = list(zip(op.plan.steps, op.progress, strict=True))
+    stopped = {step.job for step, one in states if isinstance(step, StopJob) and one.state is StepState.DONE}
+    resumed = {step.job for step, one in states if isinstance(step, ResumeJob) and one.state is StepState.DONE}
+    wanted = {step.job for step, _ in states if isinstance(step, ResumeJob)}
+    return next(iter((stopped & wanted) - resumed), None)
+
+
+def _lost(op: Operation) -> list[Block]:
+    if not op.lost:
+        return []
+    blocks: list[Block] = [Lines(_lost_lines(op))]
+    back = _way_back(op, [name for name, _ in op.lost])
+    return [*blocks, Buttons((back,))] if back is not None else blocks
+
+
+def _lost_lines(op: Operation) -> tuple[Line, ...]:
+    """Those that dropped out, a line for each reason."""
+    reasons = dict.fromkeys(why for _, why in op.lost)
+    order = list(op.plan.servers)
+    return tuple(
+        line(f"🔴 {names([name for name, own in op.lost if own == why], order)}   ", bold(why)) for why in reasons
+    )
+
+
+def _dotted(parts: Sequence[Line]) -> Line:
+    joined = [one for part in parts for one in (part, line(" · "))]
+    return line(*joined[:-1])
 
 
 def _notes(op: Operation) -> str:
@@ -398,7 +438,7 @@ def throughput(op: Operation, after: Mapping[str, ServerFacts], rate: float | No
         parts.append(line(f"KV cache {percent(statistics.median(kv))}"))
     if not running:
         parts.append(line("no requests run, so this says little"))
-    joined = line(*[part for one in parts for part in (one, line(" · "))][:-1])
+    joined = _dotted(parts)
     back = op.plan.back_to
     blocks: tuple[Block, ...] = ()
     if back is not None:

@@ -256,8 +256,15 @@ def test_all_crash_and_the_job_is_not_resumed() -> None:
             one.fails_next = OOM
         await bot.advance(100)
         end = bot.posts()[-1]
-        assert end.text.startswith("🔴 0/8 up with no_buffer after")
-        assert "[Back to extra_buffer]" in end.text
+        assert end.text == snapshot("""\
+🔴 Restart 8 servers · no_buffer: failed after 33 s
+no server came up
+done before: job stopped, 61,204 saved · 8/8 stopped · memory and ports free · started
+🔴 all 8   cuda_oom
+[Back to extra_buffer]
+job datagen is stopped
+[Resume job datagen]\
+""")
         assert bot.fleet.job_starts == []
 
     talk(scenario)
