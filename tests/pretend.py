@@ -88,7 +88,15 @@ class PretendFleet:
         self.running = 32
         self.known = frozenset(
             f"--{name}"
-            for name in ["model-path", "port", "host", "mamba-scheduler-strategy", "mem-fraction-static", "max-running-requests", "enable-metrics"]
+            for name in [
+                "model-path",
+                "port",
+                "host",
+                "mamba-scheduler-strategy",
+                "mem-fraction-static",
+                "max-running-requests",
+                "enable-metrics",
+            ]
         )
         self.version = "0.5.13"
         self.health_takes = seconds(1.2)

@@ -223,6 +223,10 @@ class Bot:
         place = Place(post.ref.channel, post.ref.thread)
         self.dispatcher.pressed(Pressed(place, post.ref, user, does, self.clock.now(), label))
 
+    def database_has_live(self) -> bool:
+        """Whether an operation is written down as being at work."""
+        return bool(SqlOperations(self.database).live())
+
     async def die(self) -> None:
         """The bot ends as with kill -9: nothing is said, nothing is saved any more."""
         await self.tasks.close()

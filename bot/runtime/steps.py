@@ -322,6 +322,7 @@ class _Following:
         self.begun = steps.clock.now()
         self.started_at = op.started_at
         self.waiting = list(self.orders)
+        self.ready: set[str] = set()
         self.missing: dict[str, int] = {}
         self.away: dict[str, datetime] = {}
         self.phases: dict[str, dict[str, timedelta]] = {name: {} for name in self.orders}
@@ -329,7 +330,6 @@ class _Following:
 
     async def run(self) -> None:
         """Look every two seconds; StepFailed when not one got ready."""
-        ready = 0
         while self.waiting:
             await self.steps.clock.sleep(FOLLOW)
             fleet = self.steps.fleet()
@@ -339,9 +339,9 @@ class _Following:
             for name in list(self.waiting):
                 if self._is_over(fleet.server(name), sight.servers[name]):
                     self.waiting.remove(name)
-            ready = len(self.orders) - len(self.waiting)
-            self.teller.note(f"starting {len(self.orders)}" if self.waiting else "started")
-        if not ready:
+            number = len(self.orders)
+            self.teller.note(f"starting {number}" if self.waiting else f"{len(self.ready)}/{number} started")
+        if not self.ready:
             raise StepFailed("no server came up")
 
     def _is_over(self, server: Server, facts: ServerFacts) -> bool:
@@ -349,6 +349,7 @@ class _Following:
         verdict = judge(facts, now)
         self._follow_phase(server.name, facts, now)
         if verdict.readiness is Readiness.READY:
+            self.ready.add(server.name)
             self._record(server.name, facts, now, is_ready=True)
             return True
         if verdict.readiness in (Readiness.UNREACHABLE, Readiness.UNKNOWN):

@@ -189,7 +189,7 @@ def test_a_word_alone_cancels_what_was_touched_and_launched_servers_are_followed
         await bot.advance(200)
         assert bot.posts()[-1].text == snapshot("""\
 Restart 8 servers · no_buffer: cancelled by ana
-done: job stopped, 61,204 saved · 8/8 stopped · memory and ports free · started · 8/8 proved
+done: job stopped, 61,204 saved · 8/8 stopped · memory and ports free · 8/8 started · 8/8 proved
 running: all 8
 [Resume job datagen]\
 """)

@@ -58,7 +58,7 @@ by bo, 0 s ago · notes each 30 s in the thread\
 """)
         assert head.text == snapshot("""\
 Restart 8 servers · no_buffer · 1:28 · 8/8 up
-✓ job stopped, 61,204 saved   ✓ 8/8 stopped   ✓ memory and ports free   ✓ started   ✓ 8/8 proved   ✓ job resumed   ○ compare throughput
+✓ job stopped, 61,204 saved   ✓ 8/8 stopped   ✓ memory and ports free   ✓ 8/8 started   ✓ 8/8 proved   ✓ job resumed   ○ compare throughput
 🟢 all 8   ready
 by bo, 1 m 28 s ago · done\
 """)
@@ -259,7 +259,7 @@ def test_all_crash_and_the_job_is_not_resumed() -> None:
         assert end.text == snapshot("""\
 🔴 Restart 8 servers · no_buffer: failed after 33 s
 no server came up
-done before: job stopped, 61,204 saved · 8/8 stopped · memory and ports free · started
+done before: job stopped, 61,204 saved · 8/8 stopped · memory and ports free
 🔴 all 8   cuda_oom
 [Back to extra_buffer]
 job datagen is stopped
