@@ -24,7 +24,7 @@ lint: setup
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 
 docs: setup
-	$(BIN)/python -m bot.docs
+	$(BIN)/python docs/make.py
 
 lock:
 	$(BIN)/pip install --quiet uv

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from bot.domain.command import Command, Decision, Grammar, Reply
-from bot.domain.facts import JobState
+from bot.domain.facts import JobFacts, JobState
 from bot.domain.fleet import Job, Role
 from bot.domain.message import Lines, Message, bold, line, says
 from bot.domain.people import refusal
@@ -35,7 +35,7 @@ def decide(words: Words, world: World, now: datetime) -> Decision:
 
 
 def _show(jobs: list[Job], world: World) -> Reply:
-    lines = [job_line(facts) for job in jobs if (facts := world.job(job.name)) is not None]
+    lines = [job_line(world.job(job.name) or JobFacts(job.name, world.now)) for job in jobs]
     is_ok = all(facts.state in (JobState.RUNNING, JobState.DONE) for job in jobs if (facts := world.job(job.name)))
     return Reply(
         Message(line(bold(lines[0])), (Lines(tuple(line(one) for one in lines[1:])),) if lines[1:] else ()), is_ok=is_ok

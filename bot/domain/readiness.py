@@ -92,8 +92,7 @@ def _with_process(facts: ServerFacts, now: datetime) -> Verdict:
     if owner is None and _is_starting(facts):
         return Verdict(Readiness.STARTING, _doing(facts))  # whoever answers there, our log says that we do not
     if _stands_still(facts, now):
-        since = facts.movement.still_since
-        return Verdict(Readiness.HUNG, f"no token for {span(now - since)}" if since else "no token")
+        return _hung(facts, now)
     return _answering(facts, answer) if _answers(answer) else _not_ok(facts, answer)
 
 
@@ -132,13 +131,16 @@ def _answering(facts: ServerFacts, answer: Answer) -> Verdict:
 
 def _by_answers(facts: ServerFacts, now: datetime) -> Verdict:
     """Where processes can't be seen, what answers is all there is; and a refused port is not a proof of death."""
-    answer = facts.health if facts.health and facts.health.outcome is not Outcome.PENDING else facts.instant
+    answer = _latest(facts)
     if answer is None or answer.outcome is Outcome.REFUSED:
+        if _is_starting(facts):
+            return Verdict(Readiness.STARTING, _doing(facts))
         return Verdict(Readiness.UNREACHABLE, "port refused, and its processes can't be seen from here")
+    if answer.outcome is Outcome.PENDING:
+        return Verdict(Readiness.UNKNOWN)
     if _stands_still(facts, now):
-        since = facts.movement.still_since
-        return Verdict(Readiness.HUNG, f"no token for {span(now - since)}" if since else "no token")
-    return Verdict(Readiness.READY) if answer.is_ok else _not_ok(facts, answer)
+        return _hung(facts, now)
+    return _answering(facts, answer) if _answers(answer) else _not_ok(facts, answer)
 
 
 def _not_ok(facts: ServerFacts, answer: Answer) -> Verdict:
@@ -175,6 +177,11 @@ def _doing(facts: ServerFacts) -> str:
 def _stands_still(facts: ServerFacts, now: datetime) -> bool:
     since = facts.movement.still_since
     return bool(since and facts.load.running and now - since >= HANG_AFTER)
+
+
+def _hung(facts: ServerFacts, now: datetime) -> Verdict:
+    since = facts.movement.still_since
+    return Verdict(Readiness.HUNG, f"no token for {span(now - since)}" if since else "no token")
 
 
 def _command(argv: tuple[str, ...]) -> str:

@@ -132,6 +132,24 @@ def test_a_process_that_owns_its_port_is_judged_by_health_tokens_and_log(facts, 
     assert listening(**facts) == expected
 
 
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({}, Verdict(Readiness.UNREACHABLE, "port refused, and its processes can't be seen from here")),
+        ({"instant": REFUSED, "diagnosis": CRASHED}, Verdict(Readiness.UNREACHABLE, "port refused, and its processes can't be seen from here")),
+        ({"instant": REFUSED, "diagnosis": WEIGHTS}, Verdict(Readiness.STARTING, "loading weights 45 %")),
+        ({"instant": PENDING, "health": PENDING}, Verdict(Readiness.UNKNOWN)),
+        ({"instant": OK}, Verdict(Readiness.READY)),
+        ({"instant": OK, "diagnosis": WARMING}, Verdict(Readiness.STARTING, "warming up")),
+        ({"instant": status(401)}, Verdict(Readiness.READY, "answers HTTP 401")),
+        ({"instant": OK, "health": status(503), "diagnosis": SERVING}, Verdict(Readiness.HUNG, "HTTP 503")),
+        ({"instant": OK, "health": OK, "load": BUSY, "movement": STILL}, Verdict(Readiness.HUNG, "no token for 25 s")),
+    ],
+)  # fmt: skip
+def test_where_processes_cannot_be_seen_a_server_is_never_called_down(facts, expected):
+    assert verdict(sees_processes=False, **facts) == expected
+
+
 def test_a_worker_of_ours_may_own_the_port():
     assert alive(port_owner=CHILD, instant=OK) == Verdict(Readiness.READY)
 
