@@ -164,7 +164,7 @@ def _ask(arguments: argparse.Namespace) -> int:
 
 
 def _person(setup: app.Setup) -> str:
-    return app.person_for(setup.read_fleet(), None, getpass.getuser())
+    return setup.person(getpass.getuser())
 
 
 def _loop(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:

@@ -295,6 +295,10 @@ class Setup:
             launchers=tuple(known.launchers),
         )
 
+    def person(self, login: str) -> str:
+        """Who of the fleet file has this login."""
+        return person_for(self.read_fleet(), None, login)
+
     def database(self) -> Database:
         """The state's database."""
         url = self.environment.database
@@ -483,10 +487,9 @@ async def _check_slack(setup: Setup) -> list[Finding]:
     findings = []
     if not tokens.app and not tokens.signing_secret:
         findings.append(bad("SLACK_APP_TOKEN is not set", advice))
-    slack = Slack(SlackSettings(tokens.bot, tokens.app, tokens.signing_secret), NothingSeen(), setup.clock)
+    settings = SlackSettings(tokens.bot, tokens.app, tokens.signing_secret)
     try:
-        return [*findings, good(f"Slack: {await slack.identify()}")]
+        who = await Slack(settings, SqlSeen(Database("sqlite://")), setup.clock).introduce()
     except (ConfigError, ChatError) as error:
         return [*findings, bad(f"Slack: {error}", "docs/slack.md")]
-    finally:
-        await slack.stop()
+    return [*findings, good(f"Slack: logged in as {who.name}")]

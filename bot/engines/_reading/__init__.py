@@ -1,0 +1,1 @@
+"""What the log readers of all engines share: cutting, cleaning, judging, redacting."""

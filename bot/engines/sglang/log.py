@@ -1,0 +1,211 @@
+"""Reads SGLang's log, 0.1 to 0.5: the phases of a start, the numbers of its service, the root of its end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from bot.domain.diagnosis import Phase
+from bot.engines._reading.failures import Failures
+from bot.engines._reading.reader import Reader, any_of
+from bot.engines._reading.records import Record
+from bot.engines._reading.verdict import Stop
+from bot.engines.sglang.batch import last_numbers
+from bot.engines.sglang.causes import ERRORS, FATAL
+
+_VERSION = re.compile(
+    r"\bsglang(?:\[[\w,]+\])?(?:==|[ _-]version[=: ]+'?|-|/)v?(0\.\d+\.\d+(?:[.]?(?:post|rc|dev)\d+)?)"
+)
+
+_LAUNCHED = re.compile(r"^\s*server_args=(?:\w*\(|\{)")
+_SPAWNED = re.compile(r"Init (?:torch distributed|parallel) (?:begin|end)|Using default HuggingFace chat")
+_LOAD_BEGINS = re.compile(r"(?i)\bload weight begin")
+_LOAD_ENDED = re.compile(r"(?i)\bload weight end")
+_POOLS = re.compile(r"(?:KV|Mamba) Cache is allocated|Memory pool (?:begin|end)")
+_CAPPED = re.compile(
+    r"max_running_requests is capped to (\d+) by the mamba state cache \(max_mamba_cache_size=(\d+)",
+)
+_CAPTURES = re.compile(r"(?i)\bCapture (?:.{0,60} )?graph (?P<edge>begin|end)|\bCapture \w+ graph bs")
+_COMPILES = re.compile(r"Running FlashInfer autotune|DeepGEMM JIT|[Pp]iecewise.{0,40}compil|Compiling a graph")
+_LIMITS = re.compile(r"\bmax_total_num_tokens=\d+, .{0,300}?\bcontext_len=")
+_HTTP = re.compile(r"Started server process|Waiting for application st|Application startup complete|Uvicorn running on")
+_READY = re.compile(r"The server is fired up and ready to roll")
+_RETRACTED = re.compile(r"pool is full\. Retract requests|#retracted_reqs: \d+")
+
+_LIMIT_FIELDS = re.compile(
+    r"\b(?:(max_total_num_tokens|max_running_requests|context_len)=(\d+)|available_\w+_mem=(\d+(?:\.\d+)?) ?GB)",
+)
+_KV_TOKENS = re.compile(r"KV Cache is allocated\..{0,200}?#tokens: (\d+)")
+_MAMBA_SIZE = re.compile(r"max_mamba_cache_size[=:] ?(\d+)")
+
+_WEIGHT_BAR = re.compile(
+    r"Loading (?:safetensors|pt|np_?cache|GGUF|checkpoint|shards)[\w .]*(?:shards|using [\w ]+)?:|Multi-thread loading",
+)
+_GRAPH_BAR = re.compile(
+    r"(?i)Captur(?:e|ing) [\w -]{0,60}\(|Capturing (?:batches|num tokens|prefill|[\w -]{0,40}graphs?)\b"
+)
+_COMPILE_BAR = re.compile(r"Compiling num tokens|DeepGEMM warm ?up|torch\.compile|[Aa]utotun\w*")
+
+_ASKED_TO_STOP = re.compile(r"SIGTERM received|Gracefully exiting|SIGINT received")
+_UVICORN_DOWN = re.compile(r"^(?:Shutting down|Finished server process)")
+_HEALTH_FAILED = "Health check failed. Server couldn't get a response"
+_DEPRECATED = re.compile(
+    r"(?<![\w-])(--[\w-]{1,60})['\"]? (?:is|are|has been) deprecated|deprecated.{0,40}?(--[\w-]{1,60})",
+)
+
+_WORDS = (
+    "rror ERR xcept raceback eight oad aptur llocated emory server tartup hutd hutt atchdog xit ill ailed died "
+    "dead JIT "
+    "ompil utotune EMM NCCL CUDA HIP bort ault ssert etract SIG sig erminat nterrupt ^C racefully deprecat %| emplate "
+    "Xid oom crashed unbalanced sglang ctive max_ raph\u00a0 ning\u00a0on torch\u00a0dist arallel\u00a0begin"
+)
+"""Pieces of words one of which stands in every line that may matter; a space within one is written as no-break."""
+
+
+class SglangReader(Reader):
+    """Reads one SGLang log; a LogReader."""
+
+    engine = "sglang"
+    words = tuple(word.replace("\u00a0", " ").encode() for word in _WORDS.split(" "))
+    _is_telling = any_of(words)
+
+    def __init__(self) -> None:
+        super().__init__(Failures(ERRORS, FATAL))
+        self._events: tuple[tuple[re.Pattern[str], Callable[[Record, re.Match[str]], None]], ...] = (
+            (_LAUNCHED, self._launched),
+            (_LIMITS, self._limits),
+            (_LOAD_BEGINS, self._load_begins),
+            (_LOAD_ENDED, self._load_ended),
+            (_SPAWNED, self._spawned),
+            (_POOLS, self._pools),
+            (_CAPPED, self._capped),
+            (_CAPTURES, self._captures),
+            (_COMPILES, self._compiles),
+            (_HTTP, self._http),
+            (_READY, self._ready),
+            (_RETRACTED, self._retracted),
+        )
+
+    def _event(self, record: Record) -> bool:
+        text = record.text
+        if self._version is None and (found := _VERSION.search(text)):
+            self._version = found[1]
+        if "Decode batch" in text or "Prefill batch" in text:
+            self._traffic([text.encode()])
+            return True
+        if self._bars(text):
+            return True
+        for pattern, act in self._events:
+            match = pattern.search(text)
+            if match is not None:
+                act(record, match)
+                return True
+        return self._ends(record) or self._notes(record)
+
+    def _bars(self, text: str) -> bool:
+        if "%" not in text:
+            return False
+        if _WEIGHT_BAR.search(text):
+            return self._bar(Phase.LOADING_WEIGHTS, text)
+        if _COMPILE_BAR.search(text):
+            return self._bar(Phase.JIT_COMPILING, text)
+        return _GRAPH_BAR.search(text) is not None and self._bar(Phase.CAPTURING_GRAPHS, text)
+
+    def _launched(self, _record: Record, _match: re.Match[str]) -> None:
+        self._launch()
+
+    def _spawned(self, record: Record, _match: re.Match[str]) -> None:
+        if self._phases.phase in {None, Phase.SPAWNED}:
+            self._began(Phase.SPAWNED, record.rank)
+
+    def _load_begins(self, record: Record, _match: re.Match[str]) -> None:
+        self._load(record)
+
+    def _load_ended(self, record: Record, _match: re.Match[str]) -> None:
+        self._within_start(Phase.ALLOCATING_CACHE, record)
+
+    def _pools(self, record: Record, _match: re.Match[str]) -> None:
+        for pattern, name in ((_KV_TOKENS, "kv_tokens"), (_MAMBA_SIZE, "max_mamba_cache_size")):
+            found = pattern.search(record.text)
+            if found is not None:
+                self._numbers[name] = float(found[1])
+        if self._phases.phase is not Phase.CAPTURING_GRAPHS:
+            self._within_start(Phase.ALLOCATING_CACHE, record)
+
+    def _capped(self, _record: Record, match: re.Match[str]) -> None:
+        self._numbers["max_mamba_cache_size"] = float(match[2])
+        self._warn(
+            "capped", f"max_running_requests is capped to {match[1]} by the Mamba state cache ({match[2]} slots)"
+        )
+
+    def _captures(self, record: Record, match: re.Match[str]) -> None:
+        self._within_start(Phase.CAPTURING_GRAPHS, record)
+        if match["edge"] == "begin" and not self._phases.is_past_start:
+            self._phases.begin_pass()
+
+    def _compiles(self, record: Record, _match: re.Match[str]) -> None:
+        self._within_start(Phase.JIT_COMPILING, record)
+
+    def _limits(self, record: Record, _match: re.Match[str]) -> None:
+        for name, count, memory in _LIMIT_FIELDS.findall(record.text):
+            self._numbers[name or "available_gpu_mem_gb"] = float(count or memory)
+        if self._phases.phase in {None, Phase.SPAWNED, Phase.LOADING_WEIGHTS}:
+            self._within_start(Phase.ALLOCATING_CACHE, record)
+        self._verdict.live()
+
+    def _http(self, _record: Record, _match: re.Match[str]) -> None:
+        if not self._phases.is_up:
+            self._began(Phase.WARMING_UP)
+
+    def _ready(self, _record: Record, _match: re.Match[str]) -> None:
+        self._is_ready()
+
+    def _retracted(self, record: Record, _match: re.Match[str]) -> None:
+        self._degraded = record.line
+        self._warn("retracted", "The KV cache was full, and running requests were put back")
+        self._serve()
+
+    def _ends(self, record: Record) -> bool:
+        text = record.text
+        if _ASKED_TO_STOP.search(text):
+            stop = Stop("other:ctrl_c" if "SIGINT" in text else "other:sigterm", record.line)
+        elif _UVICORN_DOWN.search(text):
+            stop = Stop("other:shutdown_requested", record.line, is_firm=False)
+        else:
+            return False
+        self._verdict.ask_to_stop(stop, is_up=self._phases.is_up)
+        return True
+
+    def _notes(self, record: Record) -> bool:
+        if _HEALTH_FAILED in record.text:
+            self._degraded = record.line
+            self._warn("health", "A health check got no answer within its time")
+            return True
+        deprecated = _DEPRECATED.search(record.text)
+        if deprecated is not None:
+            flag = deprecated[1] or deprecated[2]
+            self._warn(f"deprecated {flag}", f"{flag} is deprecated")
+        return deprecated is not None
+
+    @classmethod
+    def _telling(cls, line: bytes) -> bool:
+        at = line.find(b"#running-req: ")
+        if at >= 0:  # traffic; a bracket after its numbers begins a record that is glued to it
+            return line.find(b"[", at) >= 0
+        return cls._is_telling(line) is not None
+
+    @staticmethod
+    def _is_traffic(line: bytes) -> bool:
+        return b"#running-req: " in line
+
+    def _traffic(self, lines: Sequence[bytes]) -> None:
+        self._numbers.update(last_numbers(lines))
+        self._verdict.live(len(lines))
+        if any(b"cuda graph: False" in line and b"Decode" in line for line in lines):
+            self._warn("graph", "Decoding ran without CUDA graphs")
+        if self._phases.phase is not Phase.WARMING_UP or any(b"Decode" in line for line in lines):
+            self._serve()
+
+    def _serve(self) -> None:
+        if self._phases.phase in {None, Phase.WARMING_UP, Phase.READY}:
+            self._phases.reach(Phase.SERVING)

@@ -1,0 +1,213 @@
+"""Reads vLLM's log, 0.6 to 0.33: the phases of a start, the numbers of its service, the root of its end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from bot.domain.diagnosis import Phase
+from bot.engines._reading.failures import Failures
+from bot.engines._reading.reader import Reader, any_of
+from bot.engines._reading.records import Record
+from bot.engines._reading.verdict import Stop
+from bot.engines.vllm.causes import ERRORS, FATAL
+from bot.engines.vllm.stats import accepted, last_numbers
+
+_VERSION = re.compile(
+    r"(?:LLM engine \(v?|API server version:? v?|[ █▀▄] version v?|\bvllm==|vLLM version:? v?)(\d+\.\d+[\w.+]*)",
+)
+_LAUNCHED = re.compile(r"vLLM API server version|non-default args: |^args: Namespace\(|^\s*vLLM version|█ +version ")
+_SPAWNED = re.compile(
+    r"Initializing an? (?:V\d )?LLM engine|rank \d+ in world size|distributed_init_method|Resolved architecture"
+    r"|Automatically detected platform",
+)
+_LOADING = re.compile(r"Starting to load (?:model|draft)|Loading draft(?:er)? model|Loading model from scratch")
+_WEIGHTS_IN = re.compile(r"Loading (?:model )?weights took [\d.]+ s")
+_LOADED = re.compile(r"[Mm]odel (?:loading|weights) (?:took|take)")
+_COMPILING = re.compile(
+    r"Dynamo bytecode transform|Compiling a graph|torch\.compile (?:takes|took)|Start compiling function"
+    r"|Directly load (?:the )?compiled graph|Cache the graph|[Aa]utotun(?:e|ing)|DeepGEMM.{0,40}(?:warm|JIT)"
+    r"|Warming up model for the compilation|saved AOT compiled|for (?:vLLM's )?torch\.compile$|Compiling .{0,60}graph",
+)
+_ALLOCATING = re.compile(
+    r"Available KV cache memory|KV cache size: |# (?:GPU|cuda|CPU|NPU|\w+) blocks|Maximum concurrency for"
+    r"|Memory profiling (?:takes|results)|the current vLLM instance can use|for KV cache on node"
+    r"|Setting attention block size",
+)
+_CAPTURING = re.compile(r"Capturing (?:the model|(?:CUDA|NPU|ACL)? ?(?:cuda)?graphs?)|Graph capturing finished")
+_READY = re.compile(r"Application startup complete|Uvicorn running on")
+_GOES_ON = re.compile(r"init engine \(|Starting vLLM (?:API )?server|Started server process|Waiting for application st")
+
+_NUMBERS = (
+    (re.compile(r"Available KV cache memory: (-?\d+(?:\.\d+)?) GiB"), "available_kv_cache_gib"),
+    (re.compile(r"KV cache size: (\d[\d,]*) tokens"), "kv_tokens"),
+    (re.compile(r"Maximum concurrency for [\d,]+ tokens per request: (\d+(?:\.\d+)?)x"), "max_concurrency_x"),
+    (re.compile(r"[Mm]odel (?:loading|weights) (?:took|take) (\d+(?:\.\d+)?) ?GiB"), "model_memory_gib"),
+)
+_WEIGHT_BAR = re.compile(
+    r"Loading [\w .-]{0,60}(?:shards|weights)[\w .-]{0,60}:|Multi-thread loading|Loading safetensors using",
+)
+_GRAPH_BAR = re.compile(r"Capturing (?:CUDA|NPU|ACL|XPU|HIP)? ?(?:cuda)?graphs?|Capturing cudagraph")
+_COMPILE_BAR = re.compile(r"[Cc]ompil(?:e|ing)|DeepGEMM warm ?up|[Aa]utotun\w*|JIT")
+
+_ASKED_TO_STOP = re.compile(
+    r"\[shutdown\] API server: shutdown triggered|Received (?:SIGTERM|SIGINT)|^Gracefully stopping"
+)
+_DOWN = re.compile(
+    r"^(?:Shutting down|Finished server process)|Shutting down FastAPI HTTP server|EngineCore: trigger received signal",
+)
+_PREEMPTED = re.compile(r"preempted by|Preemptions: (?!0\b)\d+|is preempted")
+_EAGER = re.compile(r"Cudagraph is disabled under eager mode|CUDA graphs? (?:is|are) disabled|Falling back to eager")
+_WAITING = "shared memory broadcast block found"
+_DEPRECATED = re.compile(
+    r"(?<![\w-])(--[\w-]{1,60})['\"`]? (?:is|are|has been) deprecated|deprecated.{0,40}?(--[\w-]{1,60})",
+)
+
+_WORDS = (
+    "rror ERR xcept raceback oad aptur emory server tartup hutd hutt xit ill ailed died dead JIT ompil ynamo "
+    "utotun NCCL "
+    "CUDA HIP bort ault ssert reempt SIG sig erminat nterrupt ^C racefully deprecat %| ersion Xid oom engine Engine "
+    "concurrency blocks args cceptance rofil took ctive block KV\u00a0cache rank\u00a0 raph\u00a0 ning\u00a0on"
+)
+"""Pieces of words one of which stands in every line that may matter; a space within one is written as no-break."""
+
+
+class VllmReader(Reader):
+    """Reads one vLLM log; a LogReader."""
+
+    engine = "vllm"
+    words = tuple(word.replace("\u00a0", " ").encode() for word in _WORDS.split(" "))
+    _is_telling = any_of(words)
+
+    def __init__(self) -> None:
+        super().__init__(Failures(ERRORS, FATAL))
+        self._events: tuple[tuple[re.Pattern[str], Callable[[Record], None]], ...] = (
+            (_LAUNCHED, self._launched),
+            (_SPAWNED, self._spawned),
+            (_LOADING, self._load),
+            (_WEIGHTS_IN, self._weights_in),
+            (_LOADED, self._loaded),
+            (_COMPILING, self._compiling),
+            (_ALLOCATING, self._allocating),
+            (_CAPTURING, self._capturing),
+            (_READY, self._ready),
+            (_GOES_ON, self._goes_on),
+        )
+
+    def _event(self, record: Record) -> bool:
+        text = record.text
+        if self._version is None and (found := _VERSION.search(text)):
+            self._version = found[1].rstrip(".")
+        if "Avg prompt throughput: " in text:
+            self._traffic([text.encode()])
+            return True
+        if record.level in {"ERROR", "CRITICAL"}:
+            return False
+        if self._bars(text):
+            return True
+        self._count(text)
+        for pattern, act in self._events:
+            if pattern.search(text):
+                act(record)
+                return True
+        return self._ends(record) or self._notes(record)
+
+    def _count(self, text: str) -> None:
+        for pattern, name in _NUMBERS:
+            found = pattern.search(text)
+            if found is not None:
+                self._numbers[name] = float(found[1].replace(",", ""))
+
+    def _bars(self, text: str) -> bool:
+        if "%" not in text:
+            return False
+        if _WEIGHT_BAR.search(text):
+            return self._bar(Phase.LOADING_WEIGHTS, text)
+        if _GRAPH_BAR.search(text):
+            return self._bar(Phase.CAPTURING_GRAPHS, text)
+        return _COMPILE_BAR.search(text) is not None and self._bar(Phase.JIT_COMPILING, text)
+
+    def _launched(self, _record: Record) -> None:
+        self._launch()
+
+    def _spawned(self, record: Record) -> None:
+        if self._phases.phase in {None, Phase.SPAWNED}:
+            self._began(Phase.SPAWNED, record.rank)
+
+    def _weights_in(self, record: Record) -> None:
+        if self._phases.phase in {None, Phase.SPAWNED}:
+            self._began(Phase.LOADING_WEIGHTS, record.rank)
+        self._verdict.live()
+
+    def _loaded(self, record: Record) -> None:
+        self._within_start(Phase.ALLOCATING_CACHE, record)
+
+    def _compiling(self, record: Record) -> None:
+        self._within_start(Phase.JIT_COMPILING, record)
+
+    def _allocating(self, record: Record) -> None:
+        self._within_start(Phase.ALLOCATING_CACHE, record)
+
+    def _capturing(self, record: Record) -> None:
+        self._within_start(Phase.CAPTURING_GRAPHS, record)
+
+    def _ready(self, _record: Record) -> None:
+        self._is_ready()
+
+    def _goes_on(self, _record: Record) -> None:
+        self._verdict.live()
+        if self._phases.phase is None:
+            self._phases.reach(Phase.SPAWNED)
+
+    def _ends(self, record: Record) -> bool:
+        text = record.text
+        if _ASKED_TO_STOP.search(text):
+            stop = Stop("other:ctrl_c" if "SIGINT" in text else "other:sigterm", record.line)
+        elif _DOWN.search(text):
+            stop = Stop("other:shutdown_requested", record.line, is_firm=False)
+        else:
+            return False
+        self._verdict.ask_to_stop(stop, is_up=self._phases.is_up)
+        return True
+
+    def _notes(self, record: Record) -> bool:
+        text = record.text
+        length = accepted(text)
+        deprecated = _DEPRECATED.search(text)
+        if length is not None:
+            self._numbers["accept_len"] = length
+        elif _PREEMPTED.search(text):
+            self._degraded = record.line
+            self._warn("preempted", "Requests were preempted: the KV cache is too small for this load")
+        elif _WAITING in text:
+            self._warn("waiting", "Its ranks have waited a minute for each other: one compiles, or hangs")
+        elif _EAGER.search(text):
+            self._warn("graph", "It runs without CUDA graphs (eager mode)")
+        elif deprecated is not None:
+            flag = deprecated[1] or deprecated[2]
+            self._warn(f"deprecated {flag}", f"{flag} is deprecated")
+        else:
+            return False
+        return True
+
+    @classmethod
+    def _telling(cls, line: bytes) -> bool:
+        at = line.find(b"Avg prompt throughput: ")
+        if at >= 0:  # traffic; a bracket after its numbers begins a record that is glued to it
+            return line.find(b"[", at) >= 0
+        return cls._is_telling(line) is not None and not _is_answer(line)
+
+    @staticmethod
+    def _is_traffic(line: bytes) -> bool:
+        return b"Avg prompt throughput: " in line or _is_answer(line)
+
+    def _traffic(self, lines: Sequence[bytes]) -> None:
+        self._numbers.update(last_numbers(lines))
+        self._verdict.live(len(lines))
+        if self._phases.phase in {None, Phase.READY}:
+            self._phases.reach(Phase.SERVING)
+
+
+def _is_answer(line: bytes) -> bool:
+    """Whether it tells of a request that was answered; most of them carry no number."""
+    return b'"POST /' in line and b'" 200' in line

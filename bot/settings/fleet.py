@@ -1,0 +1,111 @@
+"""Builds the fleet out of a fleet file's values, and looks up every name that it refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from pydantic import ValidationError
+
+from bot.domain.fleet import Channel, Fallback, Fleet, Host, Job, Limits, Person, Profile, Progress, Role
+from bot.ports import TransportKind
+from bot.settings import clashes, naming, servers
+from bot.settings.blame import blamed
+from bot.settings.document import Document, Path_, nearest
+from bot.settings.hops import hops
+from bot.settings.models import FleetFile, JobSection, PersonSection, ProfileSection
+from bot.settings.words import shown
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the program has: the transports, and the names of its engines and launchers."""
+
+    transports: Mapping[str, TransportKind]
+    engines: Collection[str]
+    launchers: Collection[str]
+
+
+def build(document: Document, known: Known) -> Fleet:
+    """The fleet that a document describes; ConfigError for the first thing that is wrong."""
+    try:
+        file = FleetFile.model_validate(document.values)
+    except ValidationError as exc:
+        raise blamed(exc, document) from exc
+    hosts = tuple(_host(document, name, file, known) for name in file.hosts)
+    made = list(servers.servers(document, file, known.engines, known.launchers))
+    fleet = Fleet(
+        hosts=hosts,
+        servers=tuple(server for _path, server in made),
+        profiles=tuple(_profile(document, name, one) for name, one in file.profiles.items()),
+        jobs=tuple(_job(document, name, one, file) for name, one in file.jobs.items()),
+        people=tuple(_person(document, name, one) for name, one in file.people.items()),
+        target=file.target,
+        limits=Limits(**{key: getattr(file.limits, key) for key in type(file.limits).model_fields}),
+    )
+    fleet = replace(fleet, channels=tuple(_channel(document, name, file, fleet) for name in file.channels))
+    clashes.refuse(document, fleet, made)
+    return fleet
+
+
+def _host(document: Document, name: str, file: FleetFile, known: Known) -> Host:
+    section = file.hosts[name]
+    reach = hops(document, ("hosts", name, "reach"), section.reach, known.transports)
+    return Host(naming.checked(document, ("hosts", name), name), reach, section.gpu_query, section.state_dir)
+
+
+def _profile(document: Document, name: str, one: ProfileSection) -> Profile:
+    path: Path_ = ("profiles", name)
+    flags = naming.without_port(document, (*path, "flags"), one.flags)
+    return Profile(
+        name=naming.checked(document, path, name),
+        flags=flags.on,
+        without=tuple(dict.fromkeys((*one.without, *flags.off))),
+        env=tuple(one.env.items()),
+        job_concurrency=one.job_concurrency,
+        fallback=Fallback(one.fallback),
+        price=one.price,
+        gain=one.gain,
+        seats=one.seats,
+    )
+
+
+def _job(document: Document, name: str, one: JobSection, file: FleetFile) -> Job:
+    path: Path_ = ("jobs", name)
+    if one.session and one.pid_file:
+        raise document.error((*path, "pid_file"), "a job has a tmux session or a pid_file, not both")
+    progress = one.progress
+    return Job(
+        name=naming.checked(document, path, name),
+        host=naming.referred(document, (*path, "host"), one.host, file.hosts, "host"),
+        command=one.command,
+        session=one.session,
+        pid_file=one.pid_file,
+        log=one.log,
+        env=tuple(one.env.items()),
+        directory=one.directory,
+        stop_keys=one.stop_keys,
+        stop_limit=one.stop_limit,
+        concurrency_flag=one.concurrency_flag,
+        minimum_servers=one.minimum_servers,
+        progress=None if progress is None else Progress(progress.file, progress.done, progress.total, progress.rate),
+    )
+
+
+def _person(document: Document, name: str, one: PersonSection) -> Person:
+    return Person(naming.checked(document, ("people", name), name), Role[one.role.upper()], one.slack, one.login)
+
+
+def _channel(document: Document, name: str, file: FleetFile, fleet: Fleet) -> Channel:
+    path: Path_ = ("channels", name)
+    section = file.channels[name]
+    if name.startswith("#"):
+        raise document.error(path, "is a channel's name with its #; leave it away")
+    groups = {group for server in fleet.servers for group in server.groups}
+    known = {"all", *(server.name for server in fleet.servers), *(host.name for host in fleet.hosts), *groups}
+    for place, token in enumerate(section.targets):
+        if fleet.select(token) is None:
+            at: Path_ = (*path, "targets", place)
+            why = f"no server, host, port or group is called {shown(token)}{nearest(token, known)}"
+            raise document.error(at if at in document.lines else (*path, "targets"), why)
+    return Channel(name, section.slack, section.targets, section.alerts)

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.domain.facts import Gpu, GpuUse
+from bot.runtime.probing import gpus
+from bot.runtime.probing.wire import GpusSeen
+
+CARDS = """\
+1, GPU-bb, NVIDIA H100 80GB HBM3, 79000, 81559, 100, 88, 634.49, 0x0000000000000048
+0, GPU-aa, NVIDIA H100 80GB HBM3, 4, 81559, [N/A], [Not Supported], [N/A], 0x0000000000000004
+"""
+USES = """\
+415, GPU-bb, 78000, /opt/python, with a comma
+416, GPU-bb, [Not Available], sglang::scheduler_TP0
+417, GPU-gone, 1, lost
+No running processes found
+"""
+
+
+def test_cards_come_by_index_with_their_processes_and_the_faults_that_slow_them():
+    assert gpus.read(GpusSeen(0, CARDS, USES)) == (
+        Gpu(0, "GPU-aa", "NVIDIA H100 80GB HBM3", 4, 81559),
+        Gpu(
+            1,
+            "GPU-bb",
+            "NVIDIA H100 80GB HBM3",
+            79000,
+            81559,
+            100,
+            88,
+            634.49,
+            ("hw_slowdown", "hw_thermal_slowdown"),
+            (GpuUse(415, "/opt/python, with a comma", 78000), GpuUse(416, "sglang::scheduler_TP0", None)),
+        ),
+    )
+
+
+def test_units_that_were_not_asked_for_are_passed_over():
+    (gpu,) = gpus.read(GpusSeen(2, "0, GPU-a, H200, 9293 MiB, 143771 MiB, 100 %, 67, 634.41 W", ""))
+    assert (gpu.memory_used_mib, gpu.memory_total_mib, gpu.utilization_percent, gpu.power_w) == (
+        9293,
+        143771,
+        100,
+        634.41,
+    )
+
+
+def test_the_list_of_fields_that_worked_is_asked_first_the_next_time():
+    first = gpus.question(("nvidia-smi",))
+    assert ["event" in one[0] for one in first.cards] == [True, False, False]
+    assert ["throttle" in one[0] for one in first.cards] == [False, True, False]
+    found = gpus.variant_of(0, 1)
+    assert gpus.question(("nvidia-smi",), found).cards == (*first.cards[1:], first.cards[0])
+    assert gpus.variant_of(found, 0) == 1
+    assert gpus.variant_of(found, 2) == 0
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_any_text_is_cards_or_nothing(cards, uses):
+    assert all(isinstance(one, Gpu) for one in gpus.read(GpusSeen(0, cards, uses)))
+
+
+@given(st.lists(st.sampled_from(["0", "GPU-a", "nan", "inf", "-1", "1e999", "0x", "[N/A]", ""]), max_size=12))
+def test_any_cells_are_cards_or_nothing(cells):
+    line = ", ".join(cells)
+    assert all(isinstance(one, Gpu) for one in gpus.read(GpusSeen(0, line, line)))
