@@ -1,0 +1,328 @@
+"""What is asked of a scout and what it answers, as values, and both as lines of JSON.
+
+A scout runs on a foreign machine, so its answers are read as foreign text: whatever does not have the agreed
+shape is a ``Garbled``, and nothing else is ever raised.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from bot.domain.facts import Outcome, Process
+
+FIRST_LOOK = 256 * 1024
+"""How much of a log's end is read at first, in bytes: minutes of decode lines, or a whole start; a server's state
+is what the end says, and its limits come from its endpoints."""
+MOST_BEHIND = 4 * 1024 * 1024
+"""A log that grew by more than this since the last look, in bytes, is read from its end again."""
+
+
+class Garbled(ValueError):
+    """An answer that no scout gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """An HTTP GET; of several paths the first that is not 404 counts. ``body`` is the most bytes to bring."""
+
+    address: str
+    port: int
+    paths: tuple[str, ...]
+    limit: timedelta
+    body: int = 0
+    token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Which processes to tell of: by listening port, by words of the command line, by launchers' records."""
+
+    ports: tuple[int, ...]
+    words: tuple[str, ...]
+    records: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """A log, to be read on from ``offset`` (None: its end), unless it is another file by now."""
+
+    path: str
+    offset: int | None = None
+    inode: int = 0
+    seam: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The last bytes of a log."""
+
+    path: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskGpus:
+    """The GPU query: the command, argument lists for its cards of which the first that works counts, and for uses."""
+
+    argv: tuple[str, ...]
+    cards: tuple[tuple[str, ...], ...]
+    uses: tuple[str, ...]
+    limit: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Everything that one look asks of one host."""
+
+    gets: tuple[Get, ...] = ()
+    watch: Watch | None = None
+    follows: tuple[Follow, ...] = ()
+    tails: tuple[Tail, ...] = ()
+    gpu: AskGpus | None = None
+
+    def line(self, number: int) -> bytes:
+        """As it is sent."""
+        watch, gpu = self.watch, self.gpu
+        value = {
+            "id": number,
+            "gets": [
+                (one.address, one.port, one.paths, one.limit.total_seconds(), one.body, one.token) for one in self.gets
+            ],
+            "watch": watch and {"ports": watch.ports, "words": watch.words, "records": watch.records, "env": watch.env},
+            "follows": [(one.path, one.offset, one.inode, one.seam, FIRST_LOOK, MOST_BEHIND) for one in self.follows],
+            "tails": [(one.path, one.size) for one in self.tails],
+            "gpu": gpu and {"argv": gpu.argv, "cards": gpu.cards, "uses": gpu.uses, "limit": gpu.limit.total_seconds()},
+        }
+        return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """How the request's ``key``-th get ended."""
+
+    key: int
+    outcome: Outcome
+    status: int | None = None
+    took: timedelta = timedelta()
+    path: str = ""
+    body: bytes = b""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A socket that listens, and its user's number. ``holder`` is None where this login may not see whose it is."""
+
+    address: str
+    port: int
+    uid: int
+    holder: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a launcher left on record, as the texts of its two files; "" where there is none."""
+
+    start: str = ""
+    exit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A process with what is needed to recognise it."""
+
+    process: Process
+    uid: int
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The watched processes of a host. ``is_readable`` is False where processes can't be seen at all."""
+
+    is_readable: bool
+    processes: tuple[Running, ...] = ()
+    listeners: tuple[Listener, ...] = ()
+    records: Mapping[str, Record] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """A report, or None for "as told before"; one that is not final may be followed by another."""
+
+    is_final: bool
+    report: Report | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The bytes of a log between ``start`` and ``end``.
+
+    ``is_reset``: they do not continue what was read before. ``quiet`` is how long nothing was written.
+    """
+
+    key: int
+    inode: int = 0
+    start: int = 0
+    end: int = 0
+    is_reset: bool = False
+    has_more: bool = False
+    quiet: timedelta = timedelta()
+    seam: str = ""
+    data: bytes = b""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tailed:
+    """The end of a log; ``is_cut`` when there is more before it."""
+
+    key: int
+    data: bytes
+    is_cut: bool
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GpusSeen:
+    """What the GPU query printed, by which list of fields; ``why`` where nothing of it can be used."""
+
+    variant: int
+    cards: str
+    uses: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The scout has read the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Everything that was asked has been answered."""
+
+
+Item = Got | Processes | Chunk | Tailed | GpusSeen | Begun | Done
+
+
+def read_line(line: bytes) -> list[tuple[int, Item]]:
+    """The items of one line, each with its request's number; Garbled when it is anything else."""
+    try:
+        value = json.loads(line)
+        return [(_whole(one[0]), _READERS[one[1]](one)) for one in value]
+    except Garbled:
+        raise
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError, OverflowError, AttributeError) as exc:
+        raise Garbled(f"{type(exc).__name__} in {line[:60]!r}") from exc
+
+
+def _got(one: Any) -> Got:
+    _number, _kind, key, outcome, status, took, path, body, why = one
+    return Got(
+        _whole(key),
+        Outcome(outcome),
+        None if status is None else _whole(status),
+        _span(took),
+        _text(path),
+        _bytes(body),
+        _text(why),
+    )
+
+
+def _processes(one: Any) -> Processes:
+    _number, _kind, _key, is_final, report = one
+    return Processes(bool(is_final), None if report is None else _report(report))
+
+
+def _report(value: Any) -> Report:
+    return Report(
+        bool(value["readable"]),
+        tuple(_running(row) for row in value["processes"]),
+        tuple(_listener(row) for row in value["listeners"]),
+        {_text(path): Record(_text(start), _text(end)) for path, (start, end) in value["records"].items()},
+    )
+
+
+def _running(row: Any) -> Running:
+    pid, started, argv, user, age, parent, directory, env, uid = row
+    process = Process(
+        _whole(pid),
+        _whole(started),
+        tuple(_text(word) for word in argv),
+        _text(user),
+        _span(age),
+        _whole(parent),
+        _text(directory),
+    )
+    return Running(process, _whole(uid), {_text(name): _text(word) for name, word in env.items()})
+
+
+def _listener(row: Any) -> Listener:
+    address, port, _inode, uid, pids = row
+    return Listener(_text(address), _whole(port), _whole(uid), _whole(pids[0]) if pids else None)
+
+
+def _chunk(one: Any) -> Chunk:
+    _number, _kind, key, value = one
+    if "why" in value:
+        return Chunk(_whole(key), why=_text(value["why"]))
+    return Chunk(
+        _whole(key),
+        _whole(value["inode"]),
+        _whole(value["start"]),
+        _whole(value["end"]),
+        bool(value["reset"]),
+        bool(value["more"]),
+        _span(value["quiet"]),
+        _text(value["seam"]),
+        _bytes(value["data"]),
+    )
+
+
+def _tailed(one: Any) -> Tailed:
+    _number, _kind, key, data, is_cut, why = one
+    return Tailed(_whole(key), _bytes(data), bool(is_cut), _text(why))
+
+
+def _gpus(one: Any) -> GpusSeen:
+    _number, _kind, _key, variant, cards, uses, why = one
+    return GpusSeen(_whole(variant), _text(cards), _text(uses), _text(why))
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Garbled(f"{str(value)[:40]!r} is no whole number")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Garbled(f"{str(value)[:40]!r} is no text")
+    return value
+
+
+def _bytes(value: Any) -> bytes:
+    return _text(value).encode("latin-1")
+
+
+def _span(value: Any) -> timedelta:
+    if not isinstance(value, (int, float)):
+        raise Garbled(f"{str(value)[:40]!r} is no number")
+    return timedelta(seconds=value)
+
+
+_READERS: Mapping[str, Callable[[Any], Item]] = {
+    "got": _got,
+    "processes": _processes,
+    "chunk": _chunk,
+    "tail": _tailed,
+    "gpus": _gpus,
+    "begun": lambda _one: Begun(),
+    "done": lambda _one: Done(),
+}
