@@ -87,10 +87,26 @@ class Flags:
         before, after = dict(self.items), dict(other.items)
         names = [*after, *(name for name in before if name not in after)]
         return tuple(
-            FlagChange(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)
+            FlagChange(name, before.get(name), after.get(name))
+            for name in names
+            if _meant(before.get(name)) != _meant(after.get(name))
         )
 
     def includes(self, other: Flags) -> bool:
         """Whether every flag of the other stands here with the same values."""
         mine = dict(self.items)
-        return all(mine.get(name) == values for name, values in other.items)
+        return all(_meant(mine.get(name)) == _meant(values) for name, values in other.items)
+
+
+def _meant(values: tuple[str, ...] | None) -> tuple[str | float, ...] | None:
+    """Values as an engine takes them: 0.90 and 0.9 are one number."""
+    if values is None:
+        return None
+    return tuple(_number(value) for value in values)
+
+
+def _number(value: str) -> str | float:
+    try:
+        return float(value)
+    except ValueError:
+        return value

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from bot.domain.engine import FlagProblem
+from collections.abc import Mapping
+from dataclasses import replace
+
+from bot.domain.engine import Engine, FlagProblem
 from bot.domain.flags import FlagChange, Flags
-from bot.domain.fleet import Profile, Server
+from bot.domain.fleet import Fleet, Profile, Server
 from bot.domain.plan import StartOrder
 from bot.domain.world import Installed, World
 
@@ -29,22 +32,28 @@ def flags_for(server: Server, profile: Profile | None) -> Flags:
 
 
 def order(world: World, server: Server, asked: str | None) -> StartOrder:
-    """The launch of one server.
+    """The launch of one server, with every secret hidden, since an order is shown and stored.
 
     Without a profile asked for, a process that runs flags of its own ("custom") is launched with just those
     again: who restarts a server wants what was there.
     """
-    engine = world.engines[server.engine]
-    facts = world.facts(server.name)
+    engine, facts = world.engines[server.engine], world.facts(server.name)
+    if asked is None and facts.process is not None and facts.profile == CUSTOM:
+        return StartOrder(server.name, engine.flags_of(facts.process.argv), CUSTOM)
+    profile = profile_for(world, server, asked)
+    flags = engine.flags_of(engine.launch_argv(server, flags_for(server, profile)))
+    return StartOrder(server.name, flags, profile.name if profile is not None else CUSTOM)
+
+
+def command(fleet: Fleet, engine: Engine, server: Server, new: StartOrder) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """An order's whole command line and environment, with the secrets that the fleet file knows put back."""
+    profile = fleet.profile(new.profile)
+    whole = replace(server, launch=replace(server.launch, flags=flags_for(server, profile)))
     env = dict(server.launch.env)
     if server.gpus:
         env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(str(gpu) for gpu in server.gpus))
-    if asked is None and facts.process is not None and facts.profile == CUSTOM:
-        return StartOrder(server.name, facts.process.argv, tuple(env.items()), CUSTOM)
-    profile = profile_for(world, server, asked)
     env.update(profile.env if profile is not None else ())
-    argv = engine.launch_argv(server, flags_for(server, profile))
-    return StartOrder(server.name, argv, tuple(env.items()), profile.name if profile is not None else CUSTOM)
+    return engine.launch_argv(whole, new.flags), env
 
 
 def changes(world: World, server: Server, new: StartOrder) -> tuple[FlagChange, ...]:
@@ -52,8 +61,7 @@ def changes(world: World, server: Server, new: StartOrder) -> tuple[FlagChange, 
     facts = world.facts(server.name)
     if facts.process is None:
         return ()
-    engine = world.engines[server.engine]
-    return engine.flags_of(facts.process.argv).changes_to(engine.flags_of(new.argv))
+    return world.engines[server.engine].flags_of(facts.process.argv).changes_to(new.flags)
 
 
 def flag_problems(world: World, server: Server, new: StartOrder) -> tuple[str, tuple[FlagProblem, ...]] | None:
@@ -61,5 +69,4 @@ def flag_problems(world: World, server: Server, new: StartOrder) -> tuple[str, t
     installed = world.installed.get(server.name)
     if not isinstance(installed, Installed):
         return None
-    engine = world.engines[server.engine]
-    return installed.version, engine.check(installed.version, installed.flags, engine.flags_of(new.argv))
+    return installed.version, world.engines[server.engine].check(installed.version, installed.flags, new.flags)

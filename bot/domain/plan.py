@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
+from bot.domain.flags import Flags
 from bot.domain.message import Message
 
 
@@ -23,11 +24,13 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class StartOrder:
-    """One server to be launched: the whole command line, the environment, and what the flags are called."""
+    """One server to be launched: its flags, secrets hidden, and what they are called.
+
+    The command line is made of it at the moment of the launch, when the secrets are put back.
+    """
 
     server: str
-    argv: tuple[str, ...]
-    env: tuple[tuple[str, str], ...] = ()
+    flags: Flags
     profile: str = "custom"
 
 

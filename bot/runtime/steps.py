@@ -19,6 +19,7 @@ from bot.domain.errors import FleetError, StepFailed
 from bot.domain.facts import JobFacts, JobState, ServerFacts, Sight
 from bot.domain.fleet import Fleet, Job, Server
 from bot.domain.guard import FOREIGN_MIB
+from bot.domain.launching import command
 from bot.domain.needs import Needs
 from bot.domain.operation import Operation
 from bot.domain.phrases import about, count, exact, listing, span
@@ -198,7 +199,8 @@ class Steps:
 
     async def _launch(self, server: Server, new: StartOrder, teller: Teller) -> None:
         try:
-            await self.hands.start(server, new.argv, dict(new.env))
+            argv, env = command(self.fleet(), self.engines[server.engine], server, new)
+            await self.hands.start(server, argv, env)
         except FleetError as error:
             teller.lost(server.name, f"could not be started: {error}")
         else:
@@ -222,7 +224,7 @@ class Steps:
                 continue
             good += 1
             engine, new = self.engines[server.engine], orders.get(server.name)
-            wanted = engine.flags_of(new.argv) if new is not None else None
+            wanted = new.flags if new is not None else None
             seats = facts.load.max_running or facts.running.max_running
             tokens = facts.load.max_total_tokens or facts.running.max_total_tokens
             runs = engine.flags_of(facts.process.argv)

@@ -104,3 +104,10 @@ def test_an_operation_knows_what_it_has_touched_and_refuses_wrong_turns() -> Non
     done = op.to(State.DONE, at=START)
     with pytest.raises(ValueError, match="op-1 is done and can't become cancelling"):
         done.to(State.CANCELLING)
+
+
+def test_numbers_are_compared_as_numbers() -> None:
+    by_hand, ours = Flags.of({"mem-fraction-static": "0.9"}), Flags.of({"mem-fraction-static": "0.90"})
+    assert by_hand.includes(ours)
+    assert by_hand.changes_to(ours) == ()
+    assert not Flags.of({"x": "nan"}).includes(Flags.of({"x": "1"}))
