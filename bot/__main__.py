@@ -112,7 +112,7 @@ def _demo(arguments: argparse.Namespace) -> int:
 
         def started(url: str) -> None:
             print(f"Upbot's demo is at {url}  (Ctrl-C ends it)", flush=True)
-            print(f'Ask it from a shell: upbot ask --state {home / "state"} "up?"', flush=True)
+            print(f'Ask it from a shell: upbot ask --fleet {home}/fleet.yaml --state {home}/state "up?"', flush=True)
             if not arguments.headless:
                 webbrowser.open(url)
 
@@ -120,6 +120,7 @@ def _demo(arguments: argparse.Namespace) -> int:
             lambda: app.run_demo(
                 setup,
                 home,
+                getpass.getuser(),
                 port=arguments.port,
                 base_port=arguments.base_port,
                 speed=arguments.speed,

@@ -25,11 +25,11 @@ from bot.chats.console import Console
 from bot.chats.slack import Slack, SlackSettings
 from bot.demo.faults import FAULTS, Faults
 from bot.demo.fleet import SimulatedFleet
-from bot.demo.workspace import PEOPLE, ServerSign, Workspace
+from bot.demo.workspace import ServerSign, Workspace
 from bot.domain.command import Command
 from bot.domain.engine import Engine
 from bot.domain.errors import ChatError, ConfigError, StoreError, UserError
-from bot.domain.fleet import Channel, Fleet, Host, Person, Role
+from bot.domain.fleet import Fleet, Host
 from bot.domain.phrases import count
 from bot.plugins import load
 from bot.ports import Chat, Clock, Launcher, Place, TransportKind
@@ -344,7 +344,7 @@ async def run_console(setup: Setup, user: str) -> None:
 
 
 async def run_demo(
-    setup: Setup, home: Path, *, port: int, base_port: int, speed: float, started: Callable[[str], None]
+    setup: Setup, home: Path, login: str, *, port: int, base_port: int, speed: float, started: Callable[[str], None]
 ) -> None:
     """Run everything on this machine until SIGTERM: a workspace with a page, a simulated fleet, and the bot."""
     simulated = SimulatedFleet(home / "fleet", base_port, speed, session=f"upbot-demo-{base_port}")
@@ -353,7 +353,7 @@ async def run_demo(
 
     async def break_thing(what: str, server: str, more: Mapping[str, Any]) -> str:
         try:
-            return faults.apply(what, fleet.server(server).port, str(more.get("choice") or ""))
+            return faults.apply(what, source.fleet.server(server).port, str(more.get("choice") or ""))
         except (KeyError, ValueError) as error:
             raise UserError(f"can't be broken: {error}") from error
 
@@ -362,10 +362,13 @@ async def run_demo(
         port=port,
         is_ready=lambda: not_ready[0] if not_ready else None,
         break_thing=break_thing,
-        servers=lambda: [ServerSign(server.name) for server in simulated.fleet().servers],
+        servers=lambda: [ServerSign(server.name) for server in source.fleet.servers],
         breakages=FAULTS,
     )
-    fleet = demo_fleet(simulated.fleet(), workspace.room.channel("fleet").id)
+    setup = replace(setup, environment=replace(setup.environment, fleet_file=home / "fleet.yaml"))
+    setup.environment.fleet_file.parent.mkdir(parents=True, exist_ok=True)
+    setup.environment.fleet_file.write_text(simulated.fleet_file(login=login), encoding="utf-8")
+    source = setup.source()
     with locked(setup.environment.state_dir):
         database = setup.database()
         try:
@@ -374,7 +377,6 @@ async def run_demo(
             started(workspace.url)
             settings = SlackSettings(workspace.bot_token, workspace.app_token, base_url=workspace.api_url)
             slack = Slack(settings, SqlSeen(database), setup.clock)
-            source = FleetSource(lambda: fleet)
             app = App(source, setup.plugins, database, slack, setup.clock)
             await slack.start(app.dispatcher)
             async with running(app, setup.socket):
@@ -394,13 +396,6 @@ async def _become_ready(simulated: SimulatedFleet, slack: Slack, clock: Clock, n
     while not slack.is_connected:
         await clock.sleep(timedelta(milliseconds=50))
     not_ready.clear()
-
-
-def demo_fleet(fleet: Fleet, channel: str) -> Fleet:
-    """The simulated fleet with the workspace's people and channel."""
-    roles = {"ana": Role.OPERATOR, "bo": Role.OPERATOR, "vic": Role.VIEWER}
-    people = tuple(Person(one.name, roles.get(one.name, Role.VIEWER), (one.id,)) for one in PEOPLE)
-    return replace(fleet, people=people, channels=(Channel("fleet", (channel,), ("ct200",)),))
 
 
 async def ask_alone(

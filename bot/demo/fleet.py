@@ -14,14 +14,15 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from datetime import timedelta
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from bot.demo.job import TOKENS
 from bot.demo.machine import Machine, process_started, write_whole
 from bot.demo.spawn import end, package_root, reap, spawn
 from bot.domain.flags import Flags
-from bot.domain.fleet import Fallback, Fleet, Host, Job, Launch, Profile, Progress, Server
 
 MODEL = "Qwen/Qwen3.6-27B"
 DONE, TOTAL, RATE = 61_204, 193_000, 3_900.0
@@ -33,6 +34,10 @@ EXTRA_BUFFER = Flags.of(
 NO_BUFFER = Flags.of(
     {"mamba-scheduler-strategy": "no_buffer", "mem-fraction-static": "0.90", "max-running-requests": 128}
 )
+HEAD = """\
+# The demo's fleet: eight simulated servers on this machine, which stands for container 200. The demo writes this file
+# for itself when it starts; it may be changed while it runs, and `reload` reads it again.
+"""
 _TOPICS = ("rain", "bridges", "bread", "clocks", "maps", "violins", "glass", "tides", "moss", "rivers")
 _ENDS_WITHIN = 10.0
 
@@ -85,10 +90,10 @@ class SimulatedFleet:
             "PYTHONPATH": package_root(),
         }
 
-    def gpu_query(self) -> tuple[str, ...]:
-        """The command that stands for nvidia-smi; it needs ``environment``."""
+    def gpu_query(self, python: str = sys.executable) -> list[str]:
+        """The command that stands for nvidia-smi, with the environment that it needs."""
         assignments = [f"{key}={value}" for key, value in self.environment().items()]
-        return ("env", *assignments, sys.executable, "-m", "bot.demo.nvidia_smi")
+        return ["env", *assignments, python, "-m", "bot.demo.nvidia_smi"]
 
     def job_arguments(self) -> tuple[str, ...]:
         """The job's arguments for Python."""
@@ -99,45 +104,56 @@ class SimulatedFleet:
             *("--pid-file", str(self.job_pid_file)),
         )
 
-    def fleet(self) -> Fleet:
-        """The servers, profiles and job as the bot's configuration; people and channels are the demo's own."""
-        host = Host("ct200", gpu_query=self.gpu_query(), state_dir=str(self.home / "state"))
-        return Fleet(
-            hosts=(host,),
-            servers=tuple(self._server(index) for index in range(len(self.ports))),
-            profiles=_profiles(),
-            jobs=(self._job(),),
-            target=TARGET / 8 * len(self.ports),
-        )
+    def fleet_file(self, python: str = sys.executable, login: str | None = None) -> str:
+        """The fleet file that describes all this to the bot; ``login`` is who ana is on this machine."""
+        values = {
+            "hosts": {"ct200": {"gpu_query": self.gpu_query(python), "state_dir": str(self.home / "state")}},
+            "target": TARGET / 8 * len(self.ports),
+            "servers": {f"gpu{{0..{len(self.ports) - 1}}}": self._servers(python)},
+            "profiles": {
+                "extra_buffer": {"flags": _plain(EXTRA_BUFFER), "seats": 37, "job_concurrency": 64},
+                "no_buffer": {
+                    "flags": _plain(NO_BUFFER),
+                    "seats": 72,
+                    "job_concurrency": 64,
+                    "gain": "72 seats instead of 37",
+                    "price": "no overlap scheduling",
+                },
+            },
+            "jobs": {"datagen": self._job(python)},
+            "people": {
+                "ana": {"role": "operator", "slack": "U0ANA", **({"login": login} if login else {})},
+                "bo": {"role": "operator", "slack": "U0BO"},
+                "vic": {"role": "viewer", "slack": "U0VIC"},
+            },
+            "channels": {"fleet": {"slack": "C0FLEET", "targets": "ct200"}},
+        }
+        return HEAD + yaml.safe_dump(values, sort_keys=False, width=110, allow_unicode=True)
 
-    def _server(self, index: int) -> Server:
-        env = {**self.environment(), "CUDA_VISIBLE_DEVICES": str(index)}
-        common = Flags.of({"model-path": MODEL, "host": "127.0.0.1", "enable-metrics": True})
-        return Server(
-            name=f"gpu{index}",
-            host="ct200",
-            port=self.ports[index],
-            engine="sglang",
-            launch=Launch((sys.executable, "-m", "bot.demo.engine"), common, tuple(env.items())),
-            gpus=(index,),
-            log=str(self.log(index)),
-            usual="extra_buffer",
-            grace=timedelta(seconds=30),
-        )
+    def _servers(self, python: str) -> dict[str, Any]:
+        return {
+            "host": "ct200",
+            "port": f"{self.ports[0]}+n",
+            "gpus": "n",
+            "launch": [python, "-m", "bot.demo.engine"],
+            "flags": {"model-path": MODEL, "host": "127.0.0.1", "enable-metrics": True},
+            "env": self.environment(),
+            "log": str(self.home / "logs" / "{name}.log"),
+            "profile": "extra_buffer",
+        }
 
-    def _job(self) -> Job:
-        return Job(
-            name="datagen",
-            host="ct200",
-            command=(sys.executable, *self.job_arguments()),
-            session=self.session,
-            pid_file=str(self.job_pid_file),
-            log=str(self.job_log),
-            env=tuple(self.environment().items()),
-            concurrency_flag="--concurrency",
-            minimum_servers=max(1, len(self.ports) // 2),
-            progress=Progress(str(self.progress_file), rate="rate"),
-        )
+    def _job(self, python: str) -> dict[str, Any]:
+        return {
+            "host": "ct200",
+            "command": [python, *self.job_arguments()],
+            **({"session": self.session} if self.session else {}),
+            "pid_file": str(self.job_pid_file),
+            "log": str(self.job_log),
+            "env": self.environment(),
+            "concurrency_flag": "--concurrency",
+            "minimum_servers": max(1, len(self.ports) // 2),
+            "progress": {"file": str(self.progress_file), "rate": "rate"},
+        }
 
     # Starting and ending
 
@@ -219,18 +235,8 @@ class SimulatedFleet:
         self._children = [pid for pid in self._children if process_started(pid) is not None]
 
 
-def _profiles() -> tuple[Profile, ...]:
-    return (
-        Profile("extra_buffer", EXTRA_BUFFER, seats=37),
-        Profile(
-            "no_buffer",
-            NO_BUFFER,
-            fallback=Fallback.OFFER,
-            price="no overlap scheduling",
-            gain="72 seats instead of 37",
-            seats=72,
-        ),
-    )
+def _plain(flags: Flags) -> dict[str, str]:
+    return {name: " ".join(values) for name, values in flags}
 
 
 async def _run(argv: Sequence[str]) -> int:

@@ -4,17 +4,32 @@ import asyncio
 import json
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from bot.demo.faults import Faults
 from bot.demo.fleet import SimulatedFleet
+from bot.demo.spawn import package_root
 from bot.domain.flags import Flags
+from bot.plugins import load as plugins
+from bot.settings import parse_fleet
 from tests.demo.simulation import free_port, free_ports, get, load, until
 
 
 def _fleet(home, count=2):
     return SimulatedFleet(home, free_ports(count)[0], speed=50, count=count)
+
+
+def configured(fleet):
+    """The fleet as the bot reads it."""
+    return parse_fleet(
+        fleet.fleet_file().encode(),
+        "fleet.yaml",
+        transports=plugins("bot.transports", "TRANSPORT"),
+        engines=("sglang",),
+        launchers=("process",),
+    )
 
 
 def _progress(fleet):
@@ -23,7 +38,7 @@ def _progress(fleet):
 
 async def _restart(fleet, index, flags):
     """What the bot does: the old one ends, and a process of somebody else's starts in its place."""
-    server = fleet.fleet().servers[index]
+    server = configured(fleet).servers[index]
     old = fleet.machine.server(server.port)
     Faults(fleet.machine).kill(server.port)
     await until(lambda: not fleet.machine.holders(index))
@@ -44,7 +59,7 @@ def test_it_is_ready_at_once_feeds_its_job_and_leaves_nothing_behind(tmp_path):
             await until(lambda: "#running-req: 37" in fleet.log(1).read_text())
             roles = sorted(entry.role for entry in fleet.machine.living())
             loads = [await load(port) for port in fleet.ports]
-            old, new = await _restart(fleet, 0, fleet.fleet().profiles[1].flags)
+            old, new = await _restart(fleet, 0, configured(fleet).profiles[1].flags)
             seats = (await load(fleet.ports[0]))["max_running_requests"]
         finally:
             await fleet.stop()
@@ -117,9 +132,15 @@ def test_the_job_runs_in_a_session_of_its_own_that_goes_with_the_demo(tmp_path, 
     assert asyncio.run(story()) == ([b"upbot-test-datagen"], [], [], "stopped")
 
 
+def test_the_example_is_what_the_demo_writes_for_itself():
+    example = Path(__file__).parent.parent.parent / "config" / "demo.yaml"
+    written = SimulatedFleet(Path("/tmp/upbot-demo")).fleet_file("python3", "ana")
+    assert example.read_text() == written.replace(package_root(), "/opt/upbot")
+
+
 def test_the_fleet_says_how_it_was_launched(tmp_path):
     fleet = SimulatedFleet(tmp_path, 31_000, speed=2)
-    values = fleet.fleet()
+    values = configured(fleet)
     assert [(server.name, server.port, server.gpus) for server in values.servers][::7] == [
         ("gpu0", 31_000, (0,)),
         ("gpu7", 31_007, (7,)),
