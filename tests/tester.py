@@ -18,8 +18,9 @@ from bot.domain.fleet import Channel, Fallback, Fleet, Hop, Host, Job, Launch, P
 from bot.domain.message import Answers, Button, Buttons, Message, Says, plain
 from bot.engines.sglang import ENGINE as SGLANG
 from bot.plugins import load
-from bot.ports import Heard, Place, Pressed, Ref
+from bot.ports import Clock, Heard, Place, Pressed, Ref
 from bot.runtime.dispatcher import Dispatcher
+from bot.runtime.door import Switchboard
 from bot.runtime.executor import Executor
 from bot.runtime.gathering import Gatherer
 from bot.runtime.questions import Desk
@@ -140,9 +141,10 @@ class Bot:
         database: Database | None = None,
         world: PretendFleet | None = None,
         chat: PretendChat | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.fleet_value = fleet
-        self.clock = JumpingClock()
+        self.clock = clock or JumpingClock()
         self.database = database or Database("sqlite://")
         self.fleet = world or PretendFleet(fleet, self.clock)
         self.jobs = PretendJobs(self.fleet)
@@ -150,22 +152,24 @@ class Bot:
         self.tasks = Tasks()
         self.said = 0
         self.reloaded: Callable[[], Awaitable[str]] = self._no_reload
+        self.switchboard = Switchboard(self.chat)
         operations, questions, starts = (
             SqlOperations(self.database),
             SqlQuestions(self.database),
             SqlStarts(self.database),
         )
+        self.operations, self.questions = operations, questions
         engines = {"sglang": SGLANG}
         get_fleet = lambda: self.fleet_value  # noqa: E731
         steps = Steps(get_fleet, engines, self.fleet, self.fleet, self.jobs, starts, self.clock)
-        self.executor = Executor(steps, self.chat, operations, self.tasks)
+        self.executor = Executor(steps, self.switchboard, operations, self.tasks)
         commands = tuple(load("handlers", "COMMAND").values())
         gatherer = Gatherer(
             get_fleet, commands, engines, self.fleet, self.fleet, self.executor, questions, starts, self.clock
         )
-        self.desk = Desk(gatherer, self.executor, self.chat, questions, self.clock, SeededDice(), self.tasks)
+        self.desk = Desk(gatherer, self.executor, self.switchboard, questions, self.clock, SeededDice(), self.tasks)
         self.dispatcher = Dispatcher(
-            gatherer, self.executor, self.desk, self.chat, self.clock, self.tasks, self._reload
+            gatherer, self.executor, self.desk, self.switchboard, self.clock, self.tasks, self._reload
         )
 
     async def _reload(self) -> str:

@@ -1,0 +1,190 @@
+"""The door for agents: it looks at everything, and what would hurt something healthy is asked in the channel."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+
+from bot.domain.errors import ConfigError
+from bot.domain.facts import JobState
+from bot.runtime.clock import SystemClock
+from bot.runtime.door import Door, Switchboard, person_for
+from tests.jumping import run
+from tests.tester import Bot, first_night
+
+
+def with_door(bot: Bot) -> Door:
+    """A door to a bot; the bot's own chat is reached through its switchboard."""
+    assert isinstance(bot.switchboard, Switchboard)
+    return Door(
+        bot.dispatcher,
+        bot.switchboard,
+        bot.executor,
+        bot.desk,
+        bot.operations,
+        bot.questions,
+        lambda: bot.fleet_value,
+        (),
+        bot.clock,
+    )
+
+
+class Caller:
+    """Somebody at the door, and what it was told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.result: dict[str, Any] = {}
+
+    async def send(self, value: dict[str, Any]) -> None:
+        if value.get("done"):
+            self.result = value
+        else:
+            self.said.append(value["says"])
+
+
+def test_a_look_is_answered_to_the_caller_alone_with_one_object_a_server() -> None:
+    async def scenario() -> None:
+        bot, caller = Bot(first_night()), Caller()
+        bot.fleet.run_all()
+        bot.fleet.job_state = JobState.RUNNING
+        bot.fleet.die("gpu3")
+        assert not await with_door(bot).answer("up?", "ana", caller.send, is_waiting=True)
+        assert bot.posts() == []
+        assert caller.result["command"] == "up"
+        assert caller.result["ok"] is False
+        assert caller.result["servers"][0] == snapshot(
+            {
+                "name": "gpu0",
+                "host": "ct200",
+                "port": 30000,
+                "readiness": "ready",
+                "http_status": 200,
+                "phase": "serving",
+                "progress_percent": None,
+                "profile": "extra_buffer",
+                "running": 32,
+                "max_running": 37,
+                "queued": 0,
+                "tokens_per_second": 641.4,
+                "kv_usage": 0.21,
+                "mamba_usage": 0.61,
+                "reason": None,
+            }
+        )
+        assert [one["readiness"] for one in caller.result["servers"]] == ["ready"] * 3 + ["down"] + ["ready"] * 4
+        assert caller.said[0].splitlines()[0] == "7/8 answering · ct200"
+        assert caller.said[1].splitlines()[0] == "🟢 30000 gpu0  HTTP 200  32 running"
+
+    run(scenario())
+
+
+def test_a_restart_is_asked_in_the_channel_and_the_caller_waits_for_a_person() -> None:
+    async def scenario() -> None:
+        bot, caller = Bot(first_night()), Caller()
+        bot.fleet.run_all()
+        asking = asyncio.ensure_future(with_door(bot).answer("restart no_buffer", "ana", caller.send, is_waiting=True))
+        await bot.advance(60)
+        assert not asking.done()
+        assert bot.fleet.signalled == []
+        assert caller.said == ["Restart 8 servers with profile no_buffer? A person must press in the channel; waiting."]
+        bot.press("Restart 8 servers", user="U2")
+        await bot.advance(200)
+        assert asking.done()
+        assert asking.result()
+        assert caller.result["operation"] == "op-1"
+        assert any("🟢 8/8 up with no_buffer" in one for one in caller.said)
+        assert any(one.startswith("0:30") for one in caller.said)
+
+    run(scenario())
+
+
+def test_without_a_press_nothing_is_done_and_the_caller_is_told() -> None:
+    async def scenario() -> None:
+        bot, caller = Bot(first_night()), Caller()
+        bot.fleet.run_all()
+        assert not await with_door(bot).answer("restart no_buffer", "ana", caller.send, is_waiting=True)
+        assert bot.fleet.signalled == []
+        assert caller.said[-1].endswith("expired: nothing was done")
+
+    run(scenario())
+
+
+def test_a_caller_that_does_not_wait_gets_its_answer_at_once() -> None:
+    async def scenario() -> None:
+        bot, caller = Bot(first_night()), Caller()
+        bot.fleet.run_all()
+        await with_door(bot).answer("restart no_buffer", "ana", caller.send, is_waiting=False)
+        assert len(bot.desk.open_in("C1")) == 1
+        assert caller.result["ok"] is True
+
+    run(scenario())
+
+
+def test_somebody_who_is_not_configured_may_look_and_not_restart() -> None:
+    async def scenario() -> None:
+        bot, caller = Bot(first_night()), Caller()
+        bot.fleet.run_all()
+        door = with_door(bot)
+        assert await door.answer("up?", "nobody", caller.send, is_waiting=True)
+        assert not await door.answer("restart no_buffer", "nobody", caller.send, is_waiting=True)
+        assert caller.said[-1] == "you may look but not restart; ask ana or bo"
+        assert bot.desk.open_in("C1") == ()
+
+    run(scenario())
+
+
+def test_alone_a_question_is_answered_by_yes_where_it_is_allowed_and_else_by_nobody() -> None:
+    async def scenario() -> None:
+        bot, caller = Bot(first_night()), Caller()
+        bot.fleet.run_all()
+        door = with_door(bot)
+        assert not await door.answer_alone("restart gpu3 no_buffer", "ana", caller.send, may_confirm=False)
+        assert caller.said[-1] == "Nobody can press without a running bot: nothing was done."
+        assert bot.fleet.signalled == []
+        assert await door.answer_alone("restart gpu3 no_buffer", "ana", caller.send, may_confirm=True)
+        assert [name for name, _ in bot.fleet.started] == ["gpu3"]
+
+    run(scenario())
+
+
+def test_who_asks() -> None:
+    fleet = first_night()
+    assert person_for(fleet, "bo", "root") == "bo"
+    assert person_for(fleet, None, "root") == "root"
+    with pytest.raises(ConfigError, match=r"^--as: no person is called 'eve'; the fleet file knows ana, bo, vic$"):
+        person_for(fleet, "eve", "root")
+
+
+def test_the_socket_is_its_owners_alone_and_survives_nonsense(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        bot = Bot(first_night(), clock=SystemClock())
+        bot.fleet.run_all()
+        path = tmp_path / "state" / "ask.sock"
+        server = await with_door(bot).serve(path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+        async def ask(data: bytes) -> list[dict[str, Any]]:
+            reader, writer = await asyncio.open_unix_connection(path)
+            writer.write(data)
+            writer.write_eof() if data.endswith(b"\0") else None
+            lines = [json.loads(line) async for line in reader]
+            writer.close()
+            return lines
+
+        for nonsense in (b"hello\n", b"{}\n", b"[1]\n", b'{"text": 1}\n', b"\xff\xfe\n", b"\0", b"x" * 200_000 + b"\n"):
+            assert (await ask(nonsense))[-1]["ok"] is False
+        told = await ask(json.dumps({"text": "up?", "as": None, "login": "root"}).encode() + b"\n")
+        assert told[-1]["ok"] is True
+        told = await ask(json.dumps({"text": "up?", "as": "eve", "login": "root"}).encode() + b"\n")
+        assert told[-1]["is_usage"] is True
+        server.close()
+        await bot.tasks.close()
+
+    asyncio.run(scenario())
