@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import cast
+from typing import Any, cast
 
 from bot.domain.errors import FleetError, HopError, TimedOut
 from bot.ports import Channel, Completed
@@ -151,7 +151,16 @@ class Local:
             await asyncio.wait(self._ending)
 
     async def _start(self, argv: Sequence[str], listener: Listener) -> _Child:
-        parts = encoded(argv)
+        # A task of its own: asyncio, cancelled while it starts a process, kills that process alone, leaves what the
+        # process has started by then, and may wait for ever.
+        starting = asyncio.create_task(self._spawn(encoded(argv), listener))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            self._behind(_end_late(starting))
+            raise
+
+    async def _spawn(self, parts: Sequence[bytes], listener: Listener) -> _Child:
         _, child = await asyncio.get_running_loop().subprocess_exec(
             lambda: _Child(listener), *parts, start_new_session=True, env=self._child_environment()
         )
@@ -163,10 +172,21 @@ class Local:
 
     async def _end(self, child: _Child) -> None:
         # A task of its own: whoever gave up waiting must not leave the child half ended.
-        task = asyncio.create_task(child.end())
+        await asyncio.shield(self._behind(child.end()))
+
+    def _behind(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
-        await asyncio.shield(task)
+        return task
+
+
+async def _end_late(starting: asyncio.Task[_Child]) -> None:
+    try:
+        child = await starting
+    except OSError:
+        return
+    await child.end()
 
 
 class LocalChannel:

@@ -18,7 +18,7 @@ KINDS = load("bot.transports", "TRANSPORT")
 SOON = timedelta(seconds=20)
 
 # Each from the outside in; "ssh" is a server in the process, the others are stand-ins.
-CHAINS = ("local", "pct", "docker", "sudo", "sudo docker", "ssh", "ssh pct", "ssh sudo", "ssh sudo docker")
+CHAINS = ("local", "pct", "docker", "sudo", "sudo docker", "ssh", "ssh pct", "ssh sudo docker")
 NAMES = {"pct": "200", "docker": "sglang", "sudo": "root"}
 
 

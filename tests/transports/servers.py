@@ -29,7 +29,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 import asyncssh
 
@@ -333,8 +333,8 @@ class _Child(asyncio.SubprocessProtocol):
         self.over = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.SubprocessTransport)
-        self._transport = transport
+        # uvloop's transports are not of asyncio's classes.
+        self._transport = cast("asyncio.SubprocessTransport", transport)
 
     def pipe_data_received(self, fd: int, data: bytes | str) -> None:
         assert isinstance(data, bytes)
@@ -416,13 +416,13 @@ class _Session(asyncssh.SSHServerSession[bytes]):
 
     def _outputs(self) -> list[asyncio.ReadTransport]:
         pipes = [self._child.pipe(fd) for fd in (1, 2)] if self._child else []
-        return [pipe for pipe in pipes if isinstance(pipe, asyncio.ReadTransport) and not pipe.is_closing()]
+        return [cast("asyncio.ReadTransport", pipe) for pipe in pipes if pipe and not pipe.is_closing()]
 
     def _feed(self, data: bytes | None) -> None:
-        pipe = self._child.pipe(0) if self._child else None
+        pipe = cast("asyncio.WriteTransport | None", self._child.pipe(0) if self._child else None)
         if self._child is None:
             self._early.append(data)
-        elif isinstance(pipe, asyncio.WriteTransport) and not pipe.is_closing():
+        elif pipe and not pipe.is_closing():
             pipe.write_eof() if data is None else pipe.write(data)
 
     def tell(self, fd: int, data: bytes) -> None:

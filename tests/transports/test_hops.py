@@ -174,7 +174,7 @@ def test_commands_end_in_time_whatever_timeout_program_there_is(tmp_path: Path, 
             assert await transport.run(["sh", "-c", "exit 7"], timeout=SOON) == Completed(7)
             with pytest.raises(TimedOut):
                 await transport.run(["sleep", mark], timeout=SOON / 20)
-            assert alive(mark) == []
+            assert alive(mark, "sleep") == []
         assert await gone(mark)
         await transport.close()
 

@@ -48,6 +48,23 @@ def test_a_child_left_behind_on_purpose_is_not_waited_for_and_lives() -> None:
     run(main())
 
 
+def test_giving_up_at_any_instant_of_the_start_leaves_nothing() -> None:
+    async def main() -> None:
+        local = Local()
+        mark = f"60.{time.time_ns()}"
+        for yields in range(12):
+            task = asyncio.create_task(local.run(["sh", "-c", f"sleep {mark} & sleep {mark}"], timeout=SOON))
+            for _ in range(yields):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+        await local.close()
+        assert await gone(mark)
+
+    run(main())
+
+
 def test_closing_ends_the_channels_that_are_open() -> None:
     async def main() -> None:
         local = Local()
