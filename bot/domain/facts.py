@@ -91,7 +91,10 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What an engine says of its work. Usages are fractions of 1; rates are decoded tokens a second."""
+    """What an engine says of its work. Usages are fractions of 1; rates are decoded tokens a second.
+
+    ``counts_at_end`` is true where tokens are counted only when a request ends: then standing still says little.
+    """
 
     running: int | None = None
     queued: int | None = None
@@ -108,6 +111,7 @@ class Load:
     cuda_graph: bool | None = None
     retracted: int | None = None
     stamp: float | None = None
+    counts_at_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,10 @@ from bot.domain.diagnosis import Phase
 from bot.domain.facts import Answer, Outcome, Process, ServerFacts
 from bot.domain.phrases import span
 
-HANG_AFTER = timedelta(milliseconds=900)
-"""Two looks a second apart that show requests running and not one token between them."""
+HANG_AFTER = timedelta(seconds=2.5)
+"""Looks over so long that show requests running and not one token between them; a long prefill takes a second."""
+SLOW_HANG_AFTER = timedelta(minutes=2)
+"""Where tokens are counted only when a request ends, nothing may move for as long as an answer takes."""
 
 _ASKED_TO_END = (-2, -15, 130, 143)
 """How a process ends that was sent SIGINT or SIGTERM, as Python and as a shell count it."""
@@ -91,7 +93,7 @@ def _with_process(facts: ServerFacts, now: datetime) -> Verdict:
         return Verdict(Readiness.UNKNOWN)
     if owner is None and _is_starting(facts):
         return Verdict(Readiness.STARTING, _doing(facts))  # whoever answers there, our log says that we do not
-    if _stands_still(facts, now):
+    if _stands_still(facts):
         return _hung(facts, now)
     return _answering(facts, answer) if _answers(answer) else _not_ok(facts, answer)
 
@@ -138,7 +140,7 @@ def _by_answers(facts: ServerFacts, now: datetime) -> Verdict:
         return Verdict(Readiness.UNREACHABLE, "port refused, and its processes can't be seen from here")
     if answer.outcome is Outcome.PENDING:
         return Verdict(Readiness.UNKNOWN)
-    if _stands_still(facts, now):
+    if _stands_still(facts):
         return _hung(facts, now)
     return _answering(facts, answer) if _answers(answer) else _not_ok(facts, answer)
 
@@ -174,9 +176,10 @@ def _doing(facts: ServerFacts) -> str:
     return facts.diagnosis.doing if facts.diagnosis is not None else ""
 
 
-def _stands_still(facts: ServerFacts, now: datetime) -> bool:
+def _stands_still(facts: ServerFacts) -> bool:
     since = facts.movement.still_since
-    return bool(since and facts.load.running and now - since >= HANG_AFTER)
+    limit = SLOW_HANG_AFTER if facts.load.counts_at_end else HANG_AFTER
+    return bool(since and facts.load.running and facts.at - since >= limit)
 
 
 def _hung(facts: ServerFacts, now: datetime) -> Verdict:

@@ -17,7 +17,7 @@ import structlog
 from bot import text
 from bot.domain.diagnosis import Phase
 from bot.domain.errors import ChatError, FleetError, StoreError, UpbotError
-from bot.domain.eta import remaining
+from bot.domain.eta import NOTHING_KNOWN, Outlook, outlook, together
 from bot.domain.facts import ServerFacts, Sight
 from bot.domain.fleet import Server
 from bot.domain.message import Message, line, plain_line, says
@@ -243,7 +243,7 @@ class Executor:
             now = self._clock.now()
             if live.op.pace is not None and now - last >= live.op.pace:
                 last += live.op.pace * ((now - last) // live.op.pace)
-                await self._thread(live, text.progress_note(live.op, live.views, now, self._to_go(live)))
+                await self._thread(live, text.progress_note(live.op, live.views, now, self._outlook(live)))
             await self._redraw(live)
 
     def saw(self, live: _Live, facts: Mapping[str, ServerFacts]) -> None:
@@ -267,31 +267,28 @@ class Executor:
         if known is None or known[0] is not phase:
             live.phases[server] = (phase, self._clock.now())
 
-    def _to_go(self, live: _Live) -> timedelta | None:
-        """The longest of what the waiting servers still take; None when one of them has no history."""
+    def _outlook(self, live: _Live) -> Outlook:
+        """How the starts that are under way go on, by the history of each."""
         number = live.op.current
         step = live.op.plan.steps[number] if number is not None else None
         if not isinstance(step, StartServers):
-            return None
+            return NOTHING_KNOWN
         now, starts = self._clock.now(), self._starts.recent(200)
-        known: list[timedelta] = []
+        known: list[Outlook] = []
         for order in step.orders:
             view = live.views.get(order.server)
             if order.server not in live.op.survivors or (view and view.verdict.readiness is Readiness.READY):
                 continue
             phase, since = live.phases.get(order.server, (None, now))
-            left = remaining(starts, order.server, order.profile, phase, now - since)
-            if left is None:
-                return None
-            known.append(left)
-        return max(known, default=None) or None
+            known.append(outlook(starts, order.server, order.profile, phase, now - since))
+        return together(known)
 
     def tell_at_once(self, live: _Live, message: Message) -> None:
         """Say something in the thread that can't wait."""
         self._tasks.spawn(self._thread(live, message), name=f"telling at once {live.op.id}")
 
     async def _head(self, live: _Live) -> None:
-        message = text.progress_head(live.op, live.views, self._clock.now(), None)
+        message = text.progress_head(live.op, live.views, self._clock.now(), NOTHING_KNOWN)
         ref = await self._post(Place(live.op.where.channel, live.op.where.thread), message)
         if ref is not None:
             live.shown = message
@@ -300,7 +297,7 @@ class Executor:
 
     async def _redraw(self, live: _Live) -> None:
         where = live.op.where
-        message = text.progress_head(live.op, live.views, self._clock.now(), self._to_go(live))
+        message = text.progress_head(live.op, live.views, self._clock.now(), self._outlook(live))
         if where.message is None or message == live.shown:
             return
         live.shown = message

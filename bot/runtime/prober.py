@@ -222,13 +222,13 @@ class _Look:
     async def news(self) -> None:
         """Wait until there is more to tell; a mistake of our own, or of an engine's reader, is raised here."""
         await self._changed.wait()
-        for task in self._tasks:
-            if task.done() and not task.cancelled():
-                task.result()
         if not self._urgent.is_set():
             waiting = asyncio.create_task(self._urgent.wait())
             await asyncio.wait([waiting], timeout=TOGETHER)
             waiting.cancel()
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()
 
     async def end(self) -> None:
         """Stop waiting; what others wait for goes on."""

@@ -119,7 +119,7 @@ def test_a_throughput_of_zero_in_the_loads_is_no_throughput():
 
 def test_before_the_counter_of_each_step_the_one_of_finished_requests_counts():
     answers = metrics('generation_tokens_total{model_name="m"} 8008', 'prompt_tokens_total{model_name="m"} 12')
-    assert ENGINE.load(answers) == Load(tokens_total=8008.0, prompt_tokens_total=12.0)
+    assert ENGINE.load(answers) == Load(tokens_total=8008.0, prompt_tokens_total=12.0, counts_at_end=True)
 
 
 def test_a_fresh_server_has_decoded_nothing_rather_than_what_requests_report_later():

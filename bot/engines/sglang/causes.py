@@ -99,6 +99,16 @@ ERRORS: tuple[Rule, ...] = (
         "The Mamba slots ran out: lower --max-running-requests or raise --max-mamba-cache-size by one or more.",
     ),
     rule(
+        r"(?:Prefill|Decode) out of memory\. Try to lower your batch size",
+        "cuda_oom",
+        "The KV pool ran out: lower --max-running-requests, or raise --schedule-conservativeness.",
+    ),
+    rule(
+        r"res=<Response \[(\d+)\]>",
+        "scheduler_exception",
+        r"Its warm-up request got \1: a proxy or another server answered on that port (set no_proxy=127.0.0.1).",
+    ),
+    rule(
         r"memory leak detected",
         "scheduler_exception",
         "Restart and upgrade; SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE=0 makes this check a warning.",

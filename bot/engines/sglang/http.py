@@ -71,6 +71,7 @@ def load(answers: Mapping[str, Answer]) -> Load:
     metrics = _prometheus.read(page.body, _WANTED) if page is not None and has_metrics else Metrics()
     ranks = _json.objects(_json.document(answers.get("/v1/loads")).get("loads"))
     running = _sum(ranks, "num_running_reqs", otherwise=_count(metrics, "num_running_reqs"))
+    stamp = min((one for rank in ranks if (one := _json.number(rank.get("timestamp"))) is not None), default=None)
     return Load(
         running=running,
         queued=_sum(ranks, "num_waiting_reqs", otherwise=_count(metrics, "num_queue_reqs")),
@@ -86,7 +87,8 @@ def load(answers: Mapping[str, Answer]) -> Load:
         accept_length=_accept_length(metrics, ranks),
         cuda_graph=_cuda_graph(metrics, running),
         retracted=_count(metrics, "num_retracted_requests_total"),
-        stamp=min((stamp for one in ranks if (stamp := _json.number(one.get("timestamp"))) is not None), default=None),
+        stamp=stamp,
+        counts_at_end=_counts_at_end(metrics) and stamp is None,
     )
 
 
@@ -142,6 +144,10 @@ def _tokens(metrics: Metrics, mode: str, at_the_end: str) -> float | None:
     if live:
         return _prometheus.total(_one_a_rank([row for row in live if row.label("mode") == mode])) or 0.0
     return _prometheus.total(_rows(metrics, at_the_end))
+
+
+def _counts_at_end(metrics: Metrics) -> bool:
+    return not metrics.of(_PREFIX + "realtime_tokens_total") and bool(_rows(metrics, "generation_tokens_total"))
 
 
 def _rate(metrics: Metrics, ranks: Sequence[Mapping[str, Any]]) -> float | None:

@@ -27,6 +27,7 @@ _CAPPED = re.compile(
 )
 _CAPTURES = re.compile(r"(?i)\bCapture (?:.{0,60} )?graph (?P<edge>begin|end)|\bCapture \w+ graph bs")
 _COMPILES = re.compile(r"Running FlashInfer autotune|DeepGEMM JIT|[Pp]iecewise.{0,40}compil|Compiling a graph")
+_BUILDS = re.compile(r"Loading JIT ops|\[aiter\] start build|JIT compil")
 _LIMITS = re.compile(r"\bmax_total_num_tokens=\d+, .{0,300}?\bcontext_len=")
 _HTTP = re.compile(r"Started server process|Waiting for application st|Application startup complete|Uvicorn running on")
 _READY = re.compile(r"The server is fired up and ready to roll")
@@ -44,7 +45,10 @@ _WEIGHT_BAR = re.compile(
 _GRAPH_BAR = re.compile(
     r"(?i)Captur(?:e|ing) [\w -]{0,60}\(|Capturing (?:batches|num tokens|prefill|[\w -]{0,40}graphs?)\b"
 )
+_BARE_BAR = re.compile(r"\s*\d{1,3}%\|")
 _COMPILE_BAR = re.compile(r"Compiling num tokens|DeepGEMM warm ?up|torch\.compile|[Aa]utotun\w*")
+
+_GENERATES = re.compile(rb'"POST /(?:generate|encode|classify|v1/(?!loads))')
 
 _ASKED_TO_STOP = re.compile(r"SIGTERM received|Gracefully exiting|SIGINT received")
 _UVICORN_DOWN = re.compile(r"^(?:Shutting down|Finished server process)")
@@ -54,19 +58,19 @@ _DEPRECATED = re.compile(
 )
 
 _WORDS = (
-    "rror ERR xcept raceback eight oad aptur llocated emory server tartup hutd hutt atchdog xit ill ailed died "
-    "dead JIT "
-    "ompil utotune EMM NCCL CUDA HIP bort ault ssert etract SIG sig erminat nterrupt ^C racefully deprecat %| emplate "
-    "Xid oom crashed unbalanced sglang ctive max_ raph\u00a0 ning\u00a0on torch\u00a0dist arallel\u00a0begin"
+    "rror,ERR,xcept,raceback,eight,oad,aptur,llocated,emory,server,tartup,hutd,hutt,atchdog,xit,ill,ailed,"
+    "died,dead,JIT,ompil,utotune,EMM,NCCL,CUDA,HIP,bort,ault,ssert,etract,SIG,sig,erminat,nterrupt,^C,"
+    "racefully,deprecat,%|,emplate,Xid,oom,topp,found,aiter,fill batch,crashed,unbalanced,sglang,ctive,max_,"
+    "odule,orrupt,free(),atal,llegal,Timeout,Empty,raph ,ning on,torch dist,arallel begin"
 )
-"""Pieces of words one of which stands in every line that may matter; a space within one is written as no-break."""
+"""Pieces of words, one of which stands in every line that may matter."""
 
 
 class SglangReader(Reader):
     """Reads one SGLang log; a LogReader."""
 
     engine = "sglang"
-    words = tuple(word.replace("\u00a0", " ").encode() for word in _WORDS.split(" "))
+    words = tuple(_WORDS.encode().split(b","))
     _is_telling = any_of(words)
 
     def __init__(self) -> None:
@@ -81,6 +85,7 @@ class SglangReader(Reader):
             (_CAPPED, self._capped),
             (_CAPTURES, self._captures),
             (_COMPILES, self._compiles),
+            (_BUILDS, self._builds),
             (_HTTP, self._http),
             (_READY, self._ready),
             (_RETRACTED, self._retracted),
@@ -90,7 +95,7 @@ class SglangReader(Reader):
         text = record.text
         if self._version is None and (found := _VERSION.search(text)):
             self._version = found[1]
-        if "Decode batch" in text or "Prefill batch" in text:
+        if "#running-req: " in text or "new fill batch." in text:
             self._traffic([text.encode()])
             return True
         if self._bars(text):
@@ -109,7 +114,8 @@ class SglangReader(Reader):
             return self._bar(Phase.LOADING_WEIGHTS, text)
         if _COMPILE_BAR.search(text):
             return self._bar(Phase.JIT_COMPILING, text)
-        return _GRAPH_BAR.search(text) is not None and self._bar(Phase.CAPTURING_GRAPHS, text)
+        is_capture = self._phases.phase is Phase.CAPTURING_GRAPHS and _BARE_BAR.match(text)
+        return bool(is_capture or _GRAPH_BAR.search(text)) and self._bar(Phase.CAPTURING_GRAPHS, text)
 
     def _launched(self, _record: Record, _match: re.Match[str]) -> None:
         self._launch()
@@ -146,6 +152,11 @@ class SglangReader(Reader):
     def _compiles(self, record: Record, _match: re.Match[str]) -> None:
         self._within_start(Phase.JIT_COMPILING, record)
 
+    def _builds(self, record: Record, _match: re.Match[str]) -> None:
+        """A kernel is built or loaded: a phase of its own before the capture, and a part of it within."""
+        if self._phases.phase is Phase.ALLOCATING_CACHE:
+            self._began(Phase.JIT_COMPILING, record.rank)
+
     def _limits(self, record: Record, _match: re.Match[str]) -> None:
         for name, count, memory in _LIMIT_FIELDS.findall(record.text):
             self._numbers[name or "available_gpu_mem_gb"] = float(count or memory)
@@ -161,7 +172,7 @@ class SglangReader(Reader):
         self._is_ready()
 
     def _retracted(self, record: Record, _match: re.Match[str]) -> None:
-        self._degraded = record.line
+        self._degraded = (record.line, "Once a minute is fine; more often, raise --schedule-conservativeness to 1.3.")
         self._warn("retracted", "The KV cache was full, and running requests were put back")
         self._serve()
 
@@ -178,7 +189,10 @@ class SglangReader(Reader):
 
     def _notes(self, record: Record) -> bool:
         if _HEALTH_FAILED in record.text:
-            self._degraded = record.line
+            self._degraded = (
+                record.line,
+                "Look if tokens still move: a long prefill or compile does this too, a hang stays.",
+            )
             self._warn("health", "A health check got no answer within its time")
             return True
         deprecated = _DEPRECATED.search(record.text)
@@ -192,20 +206,25 @@ class SglangReader(Reader):
         at = line.find(b"#running-req: ")
         if at >= 0:  # traffic; a bracket after its numbers begins a record that is glued to it
             return line.find(b"[", at) >= 0
-        return cls._is_telling(line) is not None
+        return cls._is_telling(line) is not None and not _is_answer(line)
 
     @staticmethod
     def _is_traffic(line: bytes) -> bool:
-        return b"#running-req: " in line
+        return b"#running-req: " in line or _is_answer(line)
 
     def _traffic(self, lines: Sequence[bytes]) -> None:
         self._numbers.update(last_numbers(lines))
         self._verdict.live(len(lines))
-        if any(b"cuda graph: False" in line and b"Decode" in line for line in lines):
+        if any(b"cuda graph: False" in line and b"gen throughput" in line for line in lines):
             self._warn("graph", "Decoding ran without CUDA graphs")
-        if self._phases.phase is not Phase.WARMING_UP or any(b"Decode" in line for line in lines):
+        if self._phases.phase is not Phase.WARMING_UP or any(b"gen throughput" in line for line in lines):
             self._serve()
 
     def _serve(self) -> None:
         if self._phases.phase in {None, Phase.WARMING_UP, Phase.READY}:
             self._phases.reach(Phase.SERVING)
+
+
+def _is_answer(line: bytes) -> bool:
+    """Whether it tells of a request that was answered."""
+    return b'"POST /' in line and b'" 200' in line and _GENERATES.search(line) is not None

@@ -14,6 +14,7 @@ from datetime import timedelta
 from bot.domain.errors import TimedOut
 from bot.domain.facts import Outcome, Process
 from bot.ports import Completed, Transport
+from bot.runtime.probing.scout.processes import recorded_pid
 from bot.runtime.probing.wire import (
     FIRST_LOOK,
     MOST_BEHIND,
@@ -55,7 +56,7 @@ _CANDIDATES = """[ -r /proc/1/stat ] || exit 3
 cat /proc/uptime; getconf CLK_TCK 2>/dev/null || echo 100
 grep -lF "$@" /proc/[0-9]*/cmdline 2>/dev/null; exit 0"""
 _SOCKETS = "cat /proc/net/tcp /proc/net/tcp6 2>/dev/null; exit 0"
-_HOLDERS = """ls -l /proc/[0-9]*/fd 2>/dev/null | grep -e '^/proc/' -F "$@"; exit 0"""
+_HOLDERS = """ls -l /proc/[0-9]*/fd 2>/dev/null | grep -F -e /proc/ "$@"; exit 0"""
 _DESCRIBE = """for pid in "$@"; do
   stat=$(cat "/proc/$pid/stat" 2>/dev/null) || continue
   printf '%s\\n' "$stat"
@@ -65,9 +66,11 @@ _DESCRIBE = """for pid in "$@"; do
 done"""
 _HOME = """case $1 in '~/'*) f=$HOME/${1#'~/'};; *) f=$1;; esac
 """
-_RECORD = (
-    _HOME + """head -c 4096 "$f/start.json" 2>/dev/null; printf '\\0'; head -c 4096 "$f/exit" 2>/dev/null; exit 0"""
-)
+_RECORDS = """for path in "$@"; do
+  case $path in '~/'*) f=$HOME/${path#'~/'};; *) f=$path;; esac
+  head -c 4096 "$f/start.json" 2>/dev/null; printf '\\0'
+  head -c 4096 "$f/exit" 2>/dev/null; printf '\\0'
+done"""
 _LOG = (
     _HOME
     + """exec <"$f" || exit 1
@@ -183,8 +186,9 @@ class Bare:
         pids = {int(part) for line in lines[2:] if (part := line.removeprefix("/proc/").partition("/")[0]).isdigit()}
         found = _listening(sockets.stdout, set(watch.ports))
         holders = await self._holders([inode for _address, _port, inode, _uid in found])
-        records = {path: await self._record(path) for path in watch.records}
+        records = await self._records(watch.records)
         pids.update(holders.values())
+        pids.update(pid for record in records.values() if (pid := recorded_pid(record.start)))
         running = await self._describe(sorted(pids), uptime, ticks)
         parents = {one.process.parent for one in running} - pids - {0, 1}
         running += await self._describe(sorted(parents), uptime, ticks)
@@ -214,10 +218,13 @@ class Bare:
         rows = (_running(lines[place : place + 4], uptime, ticks) for place in range(0, len(lines) - 3, 4))
         return [row for row in rows if row is not None]
 
-    async def _record(self, path: str) -> Record:
-        told = await self._sh(_RECORD, path)
-        start, _nul, ended = told.stdout.decode("utf-8", "replace").partition("\0")
-        return Record(start, ended)
+    async def _records(self, paths: Sequence[str]) -> dict[str, Record]:
+        if not paths:
+            return {}
+        told = await self._sh(_RECORDS, *paths)
+        texts = told.stdout.decode("utf-8", "replace").split("\0")
+        pairs = zip(texts[::2], texts[1::2], strict=False)
+        return {path: Record(start, ended) for path, (start, ended) in zip(paths, pairs, strict=False)}
 
     # --- files and GPUs
 

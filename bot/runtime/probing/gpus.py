@@ -6,7 +6,7 @@ a clock as ``clocks_throttle_reasons``; some stand-ins know no reasons at all, s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from math import isfinite
@@ -44,10 +44,16 @@ def variant_of(asked: int, told: int) -> int:
     return (asked + told) % len(_CARDS)
 
 
-def read(seen: GpusSeen) -> tuple[Gpu, ...]:
-    """The cards with their processes, by index; what can't be read is left out, or None."""
+def read(seen: GpusSeen, servers: Mapping[int, str] | None = None) -> tuple[Gpu, ...]:
+    """The cards with their processes, by index; what can't be read is left out, or None.
+
+    ``servers`` says of a server's main process which server it is; a process below it holds memory for that server.
+    """
     cards = {gpu.uuid or str(gpu.index): gpu for gpu in _cards(seen.cards)}
-    for uuid, use in _uses(seen.uses):
+    for uuid, bare in _uses(seen.uses):
+        age, above = seen.owners.get(bare.pid, (None, (bare.pid,)))
+        owner = next((name for pid in above if (name := (servers or {}).get(pid))), None)
+        use = replace(bare, server=owner, age=age)
         gpu = cards.get(uuid)
         if gpu is not None:
             cards[uuid] = replace(gpu, uses=(*gpu.uses, use))

@@ -18,12 +18,15 @@ from bot.runtime.probing import gpus
 from bot.runtime.probing.hosts import WarmHost
 from bot.runtime.probing.line import Source
 from bot.runtime.probing.logs import tail_lines, tail_size
+from bot.runtime.probing.movement import SHORTEST
 from bot.runtime.probing.recognition import ENV, Census, record_path, words_of
 from bot.runtime.probing.servers import Question, ServerLook
 from bot.runtime.probing.wire import Chunk, Got, GpusSeen, Item, Processes, Request, Tail, Tailed, Watch
 
 HTTP_SHARE = 0.8
 """A server gets this much of a host's time, so that its silence is never taken for the host's."""
+MOVEMENT = (SHORTEST + timedelta(milliseconds=50), timedelta(seconds=2))
+"""A second shows most that move; one long prefill may take that long, so who stood still gets two more."""
 LAST_WAIT = gpus.LIMIT + timedelta(seconds=2)
 MOST_ROUNDS = 16
 _HERE = ("::1", "localhost", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound
@@ -67,6 +70,7 @@ class HostLook:
         self._behind: set[str] = set()
         self._heard = asyncio.Event()
         self._counted = asyncio.Event()
+        self._gpus_seen: GpusSeen | None = None
 
     async def run(self) -> None:
         """Look; whatever fails is told of these servers."""
@@ -85,8 +89,10 @@ class HostLook:
         return self._fleet.limits.host_timeout
 
     def _fail(self, why: str) -> None:
+        """The host is lost; what it had told before stays true, only what was to come is missing."""
         for one in self._servers:
-            one.fail(why)
+            if not one.is_settled:
+                one.fail(why)
 
     async def _look(self, deadline: float) -> None:
         for is_last in (False, True):
@@ -103,6 +109,9 @@ class HostLook:
 
     async def _ask(self, source: Source, deadline: float) -> None:
         healths = [self._check_health(one, source) for one in self._servers] if self._needs.health else []
+        self._heard.clear()
+        self._counted.clear()
+        self._behind.clear()
         request = self._request()
         if request.watch is None:
             self._counted.set()
@@ -122,8 +131,21 @@ class HostLook:
             await asyncio.gather(asking, return_exceptions=True)
         self.is_settled = True
         self._changed()
+        if self._needs.movement:
+            await self._look_for_movement(source)
         if healths:
             await asyncio.wait(healths)
+
+    async def _look_for_movement(self, source: Source) -> None:
+        """Read the numbers again a second later, and of those that stood still once more: only that shows a hang."""
+        for wait in MOVEMENT:
+            working = [one for one in self._servers if one.may_stand_still]
+            if not working:
+                return
+            await self._clock.sleep(wait)
+            limit = self._patience * HTTP_SHARE
+            self._questions = [(one, question) for one in working for question in one.load_questions(limit)]
+            await source.ask(Request(gets=tuple(question.get for _one, question in self._questions)), self._take)
 
     async def _wait(
         self, asking: asyncio.Future[None], event: asyncio.Event, deadline: float, source: Source | None
@@ -211,12 +233,27 @@ class HostLook:
             else:
                 one.sees_processes = False
                 one.mark()
+        self._share_gpus()
         self._counted.set()
 
     def _see_gpus(self, seen: GpusSeen) -> None:
         if seen.cards:
             self._warm.gpu_variant = gpus.variant_of(self._warm.gpu_variant, seen.variant)
-        cards = gpus.read(seen)
+        self._gpus_seen = seen
+        self._share_gpus()
+
+    def _share_gpus(self) -> None:
+        """Say of each process that holds GPU memory whose it is, as far as the processes are known by now."""
+        census, fleet, warm = self._warm.census, self._fleet, self._warm
+        if self._gpus_seen is None:
+            return
+        owners: dict[int, str] = {}
+        for server in fleet.servers if census is not None else ():
+            engine = self._engines.get(server.engine)
+            if server.host == warm.host.name and engine is not None and census is not None:
+                process = census.recognise(server, engine, warm.host.state_dir).process
+                owners.update({process.pid: server.name} if process is not None else {})
+        cards = gpus.read(self._gpus_seen, owners)
         for one in self._servers:
             one.gpus = cards
             one.mark()

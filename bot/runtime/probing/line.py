@@ -22,7 +22,7 @@ HELLO = b'["upbot-scout",1]'
 NOISE_LIMIT = 64 * 1024
 LINE_LIMIT = 64 * 1024 * 1024
 # In the order in which they import each other.
-_MODULES = ("connection", "files", "gets", "gpus", "sockets", "processes", "workers", "watcher", "loop")
+_MODULES = ("connection", "files", "gets", "sockets", "processes", "gpus", "workers", "watcher", "loop")
 _PACKAGE = "bot.runtime.probing.scout"
 _BOOT = """\
 import sys
@@ -85,6 +85,8 @@ class Line:
         self._hello = asyncio.get_running_loop().create_future()
         self._reading = asyncio.create_task(self._read())
         self._sending = asyncio.Lock()
+        self._rest = b""
+        self._end: Exception = HopError(label, "has lost its scout")
         self.is_alive = True
 
     @classmethod
@@ -103,7 +105,7 @@ class Line:
 
     async def ask(self, request: Request, tell: Callable[[Item], None]) -> None:
         if not self.is_alive:
-            raise HopError(self._label, "has lost its scout")
+            raise self._end
         self._count += 1
         number = self._count
         done = asyncio.get_running_loop().create_future()
@@ -158,9 +160,8 @@ class Line:
         self._hello.set_result(None)
 
     async def _read_items(self) -> None:
-        pieces = [self._rest]
-        size = len(self._rest)
-        while data := await self._channel.receive():
+        data, pieces, size = self._rest, list[bytes](), 0
+        while True:
             size += len(data)
             pieces.append(data)
             if size > LINE_LIMIT:
@@ -170,6 +171,9 @@ class Line:
                 pieces, size = [rest], len(rest)
                 for line in lines:
                     self._take(line)
+            data = await self._channel.receive()
+            if not data:
+                return
 
     def _take(self, line: bytes) -> None:
         if not line.strip():
@@ -190,6 +194,7 @@ class Line:
 
     def _fail(self, error: Exception) -> None:
         self.is_alive = False
+        self._end = error
         waiting = [self._hello, *(done for _tell, done in self._asked.values())]
         for one in waiting:
             if not one.done():

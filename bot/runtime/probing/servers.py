@@ -102,6 +102,19 @@ class ServerLook:
         self.awaited = len(groups)
         return [Question(get(instant, 0), is_instant=True), *(Question(get(group, BODY)) for group in groups)]
 
+    @property
+    def may_stand_still(self) -> bool:
+        """Whether requests run and no token of theirs has been seen to move yet."""
+        return bool(self.load.running) and self.movement.tokens_per_second is None and self.unreachable is None
+
+    def load_questions(self, limit: timedelta) -> list[Question]:
+        """The gets that read the numbers once more."""
+        token = token_of(self.server, self.memory.process)
+        groups = [one for one in alternatives(self.engine.load_paths) if not self.memory.missing.issuperset(one)]
+        self.awaited = len(groups)
+        address, port = self.server.address, self.server.port
+        return [Question(Get(address, port, group, limit, BODY, token)) for group in groups]
+
     def _config_paths(self) -> tuple[str, ...]:
         return self.engine.config_paths if self.needs.config else ()
 

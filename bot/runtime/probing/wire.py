@@ -190,12 +190,16 @@ class Tailed:
 
 @dataclass(frozen=True, slots=True)
 class GpusSeen:
-    """What the GPU query printed, by which list of fields; ``why`` where nothing of it can be used."""
+    """What the GPU query printed, by which list of fields; ``why`` where nothing of it can be used.
+
+    ``owners`` are the processes that hold memory: how old each is, and its own pid and those above it.
+    """
 
     variant: int
     cards: str
     uses: str
     why: str = ""
+    owners: Mapping[int, tuple[timedelta | None, tuple[int, ...]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,8 +295,12 @@ def _tailed(one: Any) -> Tailed:
 
 
 def _gpus(one: Any) -> GpusSeen:
-    _number, _kind, _key, variant, cards, uses, why = one
-    return GpusSeen(_whole(variant), _text(cards), _text(uses), _text(why))
+    _number, _kind, _key, variant, cards, uses, why, owners = one
+    known = {
+        _whole(pid): (timedelta(seconds=float(age)) if age is not None else None, tuple(map(_whole, above)))
+        for pid, age, above in owners
+    }
+    return GpusSeen(_whole(variant), _text(cards), _text(uses), _text(why), known)
 
 
 def _whole(value: Any) -> int:

@@ -177,12 +177,17 @@ class StandIn:
         await self.process.wait()
 
 
+STARTED: list[StandIn] = []
+"""Every stand-in of the present test, so that none is left when it fails."""
+
+
 async def start(stage: Path, *flags: str, port: int | None = None, argv0: str = "fake-engine") -> StandIn:
     """Start a stand-in server and wait until it listens."""
     port = port or free_port()
     await asyncio.to_thread(stage.mkdir, parents=True, exist_ok=True)
     words = (argv0, "--port", str(port), "--stage", str(stage), *flags)
     one = StandIn(port, stage, await asyncio.create_subprocess_exec(sys.executable, "-S", str(STAND_IN), *words))
+    STARTED.append(one)
     one.answers(ready={"status": 200, "body": "ok"}, health={"status": 200, "body": ""})
     async with asyncio.timeout(20):
         while True:

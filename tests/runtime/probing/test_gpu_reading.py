@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,3 +68,10 @@ def test_any_text_is_cards_or_nothing(cards, uses):
 def test_any_cells_are_cards_or_nothing(cells):
     line = ", ".join(cells)
     assert all(isinstance(one, Gpu) for one in gpus.read(GpusSeen(0, line, line)))
+
+
+def test_a_process_below_a_server_holds_its_memory_for_that_server():
+    owners = {9001: (timedelta(hours=2), (9001, 9000, 1)), 7: (None, (7,))}
+    uses = "9001, GPU-a, 9284, sglang::scheduler\n7, GPU-a, 500, python3"
+    (gpu,) = gpus.read(GpusSeen(0, "0, GPU-a, H200, 9293, 143771, 100, 67, 634.41", uses, "", owners), {9000: "gpu0"})
+    assert [(use.pid, use.server, use.age) for use in gpu.uses] == [(9001, "gpu0", timedelta(hours=2)), (7, None, None)]

@@ -9,6 +9,9 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+import uvloop
+
 from bot.domain.errors import FleetError, HopError
 from bot.domain.facts import JobFacts, JobState, Outcome
 from bot.domain.flags import Flags
@@ -18,6 +21,7 @@ from bot.ports import Needs
 from bot.transports._local import Local
 from tests.runtime.probing.stage import (
     SECOND,
+    Plain,
     Spoiled,
     World,
     fleet,
@@ -402,6 +406,52 @@ class Hands:
         return self.answer
 
 
+def test_a_reader_that_fails_is_no_silence_but_an_error_of_that_look(tmp_path):
+    async def scene(stage):
+        one = await start(stage)
+        one.answers(ready={"status": 200, "body": ""}, metrics={"status": 200, "body": '{"no": "such field"}'})
+        async with World(fleet(server("gpu0", one.port))) as world:
+            with pytest.raises(TypeError, match="no"):
+                await world.facts("gpu0", load=True)
+            assert (await world.facts("gpu0")).instant.status == 200
+        await one.end()
+
+    run(scene, tmp_path)
+
+
+def test_it_works_on_the_loop_that_the_bot_runs_on(tmp_path):
+    async def scene(stage):
+        one = await start(stage)
+        async with World(fleet(server("gpu0", one.port))) as world:
+            world.transports["h1"] = Plain()
+            facts = await world.facts("gpu0", health=True, load=True)
+        await one.end()
+        assert (facts.process.pid, facts.health.status) == (one.process.pid, 200)
+
+    uvloop.run(scene(tmp_path))
+
+
+def test_a_host_that_is_lost_after_it_settled_keeps_what_it_told(tmp_path):
+    async def scene(stage):
+        smi = stage / "smi"
+        smi.write_text("#!/bin/sh\nexec sleep 60\n")
+        smi.chmod(0o755)
+        one = await start(stage)
+        async with World(
+            fleet(server("gpu0", one.port), hosts=[Host("h1", gpu_query=(str(smi),))], timeout=1)
+        ) as world:
+            world.transports["h1"] = spoiled = Spoiled()
+            async for sight in world.prober.look(world.fleet.servers, needs=Needs(gpu=True)):
+                if sight.is_settled and not sight.is_complete and len(spoiled.opened) == 1:
+                    await asyncio.sleep(1.2)
+                    kill(spoiled)
+            facts = sight.servers["gpu0"]
+        await one.end()
+        assert (facts.unreachable, facts.instant.status, facts.process.pid) == (None, 200, one.process.pid)
+
+    run(scene, tmp_path)
+
+
 def test_jobs_are_looked_at_beside_the_servers(tmp_path):
     async def scene(_stage):
         job = Job("datagen", "h1", ("make-data",))
@@ -453,6 +503,29 @@ def test_without_python_the_host_is_asked_with_curl_and_sh(tmp_path):
         assert (gpu0.diagnosis.lines, gpu0.log_tail) == (2, ("READY",))
         assert '/metrics Bearer k"\\ey' in one.asked
         assert (gpu1.process, gpu1.instant.outcome, gpu1.gpus) == (None, Outcome.REFUSED, ())
+
+    run(scene, tmp_path)
+
+
+def test_without_python_foreign_processes_and_records_are_seen_too(tmp_path):
+    async def scene(stage):
+        one = await start(stage / "one", argv0="nginx-or-so")
+        sleeper = await asyncio.create_subprocess_exec("sleep", "60")
+        for name, record in (("gpu0", {}), ("gpu1", {"pid": sleeper.pid, "started": started(sleeper.pid)})):
+            (stage / "state" / name).mkdir(parents=True)
+            (stage / "state" / name / "start.json").write_text(json.dumps(record))
+        (stage / "state" / "gpu0" / "exit").write_text("3")
+        hosts = [Host("h1", state_dir="~/state")]
+        async with World(fleet(server("gpu0", one.port), server("gpu1", free_port()), hosts=hosts)) as world:
+            world.transports["h1"] = commands(stage, "curl", *BASICS)
+            seen = (await world.looks())[-1].servers
+        await one.end()
+        sleeper.kill()
+        await sleeper.wait()
+        gpu0, gpu1 = seen["gpu0"], seen["gpu1"]
+        assert (gpu0.process, gpu0.exit_status) == (None, 3)
+        assert (gpu0.port_owner.pid, gpu0.port_owner.argv[3]) == (one.process.pid, "nginx-or-so")
+        assert gpu1.process.argv == ("sleep", "60")
 
     run(scene, tmp_path)
 

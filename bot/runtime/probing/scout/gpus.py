@@ -8,9 +8,11 @@ import threading
 import time
 from typing import Any
 
-from bot.runtime.probing.scout.files import reason
+from bot.runtime.probing.scout.files import read_file, reason
+from bot.runtime.probing.scout.processes import TICKS, stat_of, with_ancestors
 
 OUTPUT_LIMIT = 1 << 18
+MOST_OWNERS = 256
 
 RUNNING: "list[subprocess.Popen[bytes]]" = []
 
@@ -24,9 +26,28 @@ def ask_gpus(key: int, item: "dict[str, Any]") -> "list[Any]":
         if not why or time.monotonic() >= until:
             break
     if why:
-        return ["gpus", key, 0, "", "", why]
+        return ["gpus", key, 0, "", "", why, []]
     uses, problem = output_of([*item["argv"], *item["uses"]], until)
-    return ["gpus", key, number, cards, uses, problem]
+    return ["gpus", key, number, cards, uses, problem, owners_of(uses)]
+
+
+def owners_of(uses: str) -> "list[Any]":
+    """``[pid, age, [pid, parent, …]]`` of each process that holds GPU memory, as far as it can be seen here."""
+    found: list[Any] = []
+    for line in uses.splitlines()[:MOST_OWNERS]:
+        word = line.partition(",")[0].strip()
+        if word.isdigit():
+            found.append([int(word), age_of(int(word)), with_ancestors(int(word))])
+    return found
+
+
+def age_of(pid: int) -> "float | None":
+    """How many seconds a process is old; None when it can't be seen."""
+    try:
+        started = stat_of(pid)[2]
+        return round(float(read_file("/proc/uptime").split()[0]) - float(started) / TICKS, 2)
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def output_of(argv: "list[str]", until: float) -> "tuple[str, str]":

@@ -20,6 +20,7 @@ HELLO = b'["upbot-scout",1]\n'
 IDLE_LIMIT = 900.0
 LONGEST_PAUSE = 60.0
 TOGETHER = 0.001
+MOST_TOGETHER = 64
 REQUEST_LIMIT = 8 << 20
 
 
@@ -92,7 +93,7 @@ class Loop:
 
         A line for each costs more on its way through ssh than the answer itself.
         """
-        return self.burst > 0 and self.now() < self.burst_until
+        return self.burst > 0 and len(self.out) < MOST_TOGETHER and self.now() < self.burst_until
 
     def after(self, instant: float, thing: Any) -> None:
         """Remember a request's deadline, or a function that is due then."""

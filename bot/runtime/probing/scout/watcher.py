@@ -7,6 +7,7 @@ from bot.runtime.probing.scout.processes import stat_of, survey
 from bot.runtime.probing.scout.workers import Worker
 
 RESCAN_DELAY = 0.03
+RESCAN_LATEST = 0.3
 
 
 class Watcher(Worker):
@@ -22,6 +23,7 @@ class Watcher(Worker):
         self.holds: list[tuple[int, str, str]] = []
         self.keepers: list[tuple[int, int]] = []
         self.is_firm = False
+        self.latest = 0.0
         self.due: list[tuple[int, dict[str, Any]]] = []
 
     def ask(self, request: int, item: "dict[str, Any]") -> None:
@@ -29,13 +31,17 @@ class Watcher(Worker):
         if item == self.item and self.is_firm and self.is_still_so():
             self.loop.out.append([request, "processes", 0, False, None])
             if not self.due:
+                self.latest = self.loop.now() + RESCAN_LATEST
                 self.loop.after(self.loop.now() + RESCAN_DELAY, self.look_again)
             self.due.append((request, item))
         else:
             self.do(request, item)
 
     def look_again(self) -> None:
-        """The list has been told as it was a moment ago: read it for all who were told so."""
+        """The list has been told as it was a moment ago: read it for all who were told so, HTTP answers first."""
+        if self.loop.burst > 0 and self.loop.now() < self.latest:
+            self.loop.after(self.loop.now() + RESCAN_DELAY, self.look_again)
+            return
         due, self.due = self.due, []
         for job in due:
             self.do(*job)
