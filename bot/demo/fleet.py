@@ -146,8 +146,7 @@ class SimulatedFleet:
         return {
             "host": "ct200",
             "command": [python, *self.job_arguments()],
-            **({"session": self.session} if self.session else {}),
-            "pid_file": str(self.job_pid_file),
+            **({"session": self.session} if self.session else {"pid_file": str(self.job_pid_file)}),
             "log": str(self.job_log),
             "env": self.environment(),
             "concurrency_flag": "--concurrency",
