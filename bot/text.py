@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bot.domain.diagnosis import Diagnosis, Phase
+from bot.domain.eta import Outlook
 from bot.domain.facts import ServerFacts, Sight
+from bot.domain.launching import CUSTOM
 from bot.domain.message import (
+    UNBROKEN,
     Answers,
     Block,
     Button,
@@ -169,9 +172,9 @@ def step_words(step: Step) -> str:
             return "compare throughput"
 
 
-def progress_head(op: Operation, views: Mapping[str, View], now: datetime, to_go: timedelta | None) -> Message:
+def progress_head(op: Operation, views: Mapping[str, View], now: datetime, outlook: Outlook) -> Message:
     """The message that is kept current: where it stands, the steps, the servers."""
-    head = line(bold(op.plan.title), f" · {_standing(op, views, now, to_go)}")
+    head = line(bold(op.plan.title), f" · {_standing(op, views, now, outlook)}")
     blocks: list[Block] = [Lines((_steps_line(op),))]
     if servers := _servers(op, views):
         blocks.append(Lines(servers))
@@ -179,11 +182,13 @@ def progress_head(op: Operation, views: Mapping[str, View], now: datetime, to_go
         blocks.append(Buttons((Button("Cancel", Says(f"cancel {op.id}")),)))
     every = f"notes each {span(op.pace)} in the thread" if op.pace is not None else "quiet: only a crash and the end"
     small = f"by {op.by}, {span(now - op.started_at)} ago · {every if op.is_live else op.outcome}"
+    if outlook.first_with is not None and op.is_live:
+        small += f" · first start {_with(outlook.first_with)} here: kernels may be compiled"
     blocks.append(Small((line(small),)))
     return Message(head, tuple(blocks))
 
 
-def _standing(op: Operation, views: Mapping[str, View], now: datetime, to_go: timedelta | None) -> str:
+def _standing(op: Operation, views: Mapping[str, View], now: datetime, outlook: Outlook) -> str:
     end = op.ended_at or now
     parts = [stopwatch(end - op.started_at)]
     if op.state is State.CANCELLING:
@@ -191,9 +196,22 @@ def _standing(op: Operation, views: Mapping[str, View], now: datetime, to_go: ti
     if any(isinstance(step, StartServers) for step in op.plan.steps) and views:
         up = sum(view.verdict.readiness is Readiness.READY for view in views.values())
         parts.append(f"{up}/{len(op.plan.servers)} up")
-    if to_go is not None and op.is_live:
-        parts.append(f"about {span(to_go)} to go")
-    return " · ".join(parts)
+    return " · ".join([*parts, *(_outlook(outlook) if op.is_live else ())])
+
+
+def _with(profile: str) -> str:
+    return "with these flags" if profile == CUSTOM else f"with {profile}"
+
+
+def _outlook(outlook: Outlook) -> list[str]:
+    """What history says: "about 1 m 20 s to go", or who takes longer than ever before, and where."""
+    if not outlook.overdue:
+        return [f"about {span(outlook.to_go)} to go"] if outlook.to_go is not None else []
+    worst = max(outlook.overdue, key=lambda one: one.in_phase)
+    who = worst.server + (f" and {len(outlook.overdue) - 1} more" if len(outlook.overdue) > 1 else "")
+    where = "before loading its weights" if worst.phase is Phase.SPAWNED else f"in {worst.phase.words}"
+    stuck = f"stuck {where} since {span(worst.in_phase)}"
+    return [f"longer than ever before: {who} {stuck} (it took {span(worst.longest)} at most)"]
 
 
 def _steps_line(op: Operation) -> Line:
@@ -211,7 +229,7 @@ def _steps_line(op: Operation) -> Line:
         return line(f"✓ {done} of {len(op.plan.steps)} steps   ", bold(f"● {here}") if number is not None else here)
     parts: list[Line] = []
     for step, progress in zip(op.plan.steps, op.progress, strict=True):
-        words = f"{signs[progress.state]} {progress.note or step_words(step)}"
+        words = f"{signs[progress.state]} {progress.note or step_words(step)}".replace(" ", UNBROKEN)
         parts.append(line(bold(words) if progress.state is StepState.RUNNING else words))
     joined: list[Line] = [part for one in parts for part in (one, line("   "))][:-1]
     return line(*joined)
@@ -254,10 +272,10 @@ def _range(members: Sequence[View]) -> str:
     if not bars:
         return ""
     low, high = min(bars), max(bars)
-    return f" {low} %" if low == high else f" {low}–{high} %"
+    return f" {low}{UNBROKEN}%" if low == high else f" {low}–{high}{UNBROKEN}%"
 
 
-def progress_note(op: Operation, views: Mapping[str, View], now: datetime, to_go: timedelta | None) -> Message:
+def progress_note(op: Operation, views: Mapping[str, View], now: datetime, outlook: Outlook) -> Message:
     """The note of every 30 seconds: "1:30 · 2/8 up · gpu5 capturing graphs 12/23 · about 1 m 20 s to go"."""
     parts = [stopwatch(now - op.started_at)]
     number = op.current
@@ -279,9 +297,8 @@ def progress_note(op: Operation, views: Mapping[str, View], now: datetime, to_go
         if step is not None and number is not None:
             parts.append(op.progress[number].note or step_words(step))
     parts.extend([f"{len(op.lost)} lost"] if op.lost else [])
-    if to_go is not None:
-        parts.append(f"about {span(to_go)} to go")
-    return says(" · ".join(parts))
+    first, second, *rest = [*parts, *_outlook(outlook)]
+    return says(f"{first} · ", bold(second), "".join(f" · {one}" for one in rest))
 
 
 def all_ready(op: Operation, now: datetime) -> Message:

@@ -67,7 +67,9 @@ def rate(facts: ServerFacts) -> float | None:
     """Decoded tokens a second: measured between two looks, else what the engine says while it works."""
     if facts.movement.tokens_per_second is not None:
         return facts.movement.tokens_per_second
-    return facts.load.tokens_per_second if facts.load.running else (0.0 if facts.load.running == 0 else None)
+    if not facts.load.running:
+        return 0.0 if facts.load.running == 0 else None
+    return facts.load.tokens_per_second or None  # a gauge of 0 while requests run has not been set yet
 
 
 def losses(world: World, servers: Sequence[Server]) -> Line:

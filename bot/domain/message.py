@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
+UNBROKEN = "\u00a0"
+"""A space at which no line is broken: between a number and its unit, inside a few words that belong together."""
+
 
 class Style(Enum):
     """How a span of text stands out."""
@@ -178,7 +181,7 @@ def plain_line(parts: Line) -> str:
 
 def _plain(part: Part) -> str:
     if isinstance(part, Span):
-        return part.text
+        return part.text.replace(UNBROKEN, " ")
     if isinstance(part, Moment):
         return f"{part.at:%Y-%m-%d %H:%M} UTC"
     return f"@{part.user}"
