@@ -33,6 +33,7 @@ from bot.text import Proof, View
 _log = structlog.get_logger(__name__)
 
 REDRAW = timedelta(seconds=3)
+SHORTEST = timedelta(milliseconds=50)
 MEASURE = timedelta(seconds=10)
 
 
@@ -237,9 +238,13 @@ class Executor:
 
     async def _keep_telling(self, live: _Live) -> None:
         """Redraw the head as it changes; a note each so often, in between only what others say at once."""
-        last = self._clock.now()
+        usual = live.op.pace or REDRAW
+        last = live.op.started_at + usual * ((self._clock.now() - live.op.started_at) // usual)
         while True:
-            await self._clock.sleep(min(REDRAW, live.op.pace or REDRAW))
+            pace = live.op.pace
+            due = last + pace if pace is not None else None
+            left = due - self._clock.now() if due is not None else REDRAW
+            await self._clock.sleep(max(min(REDRAW, left), SHORTEST))
             now = self._clock.now()
             if live.op.pace is not None and now - last >= live.op.pace:
                 last += live.op.pace * ((now - last) // live.op.pace)
