@@ -1,6 +1,7 @@
 """The composition root: the only module that names adapters. It assembles the bot, runs it and takes it down.
 
-State lies in one folder (``upbot.db``, ``ask.sock``, ``lock``); one bot holds its lock.
+State lies in one folder (``upbot.db``, ``ask.sock``, ``lock``); one bot holds its lock. Chats and the demo are
+imported by the ways that use them: they take most of a second, in which `upbot ask` is to have answered.
 """
 
 from __future__ import annotations
@@ -17,23 +18,19 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from bot.chats.console import Console
-from bot.chats.slack import Slack, SlackSettings
-from bot.demo.faults import FAULTS, Faults
-from bot.demo.fleet import SimulatedFleet
-from bot.demo.workspace import ServerSign, Workspace
 from bot.domain.command import Command
 from bot.domain.engine import Engine
 from bot.domain.errors import ChatError, ConfigError, StoreError, UserError
 from bot.domain.fleet import Fleet, Host
+from bot.domain.needs import Needs
 from bot.domain.phrases import count
 from bot.plugins import load
 from bot.ports import Chat, Clock, Launcher, Place, TransportKind
-from bot.runtime.clock import SystemClock
+from bot.runtime.clock import SystemClock, since_start
 from bot.runtime.dice import SystemDice
 from bot.runtime.dispatcher import Dispatcher
 from bot.runtime.doctor import Finding, bad, good, look_at_hosts, look_at_people
@@ -49,6 +46,10 @@ from bot.runtime.steps import Steps
 from bot.runtime.tasks import Tasks
 from bot.settings import Environment, load_fleet
 from bot.stores.sql import Database, SqlOperations, SqlQuestions, SqlSeen, SqlStarts
+
+if TYPE_CHECKING:
+    from bot.chats.slack import Slack
+    from bot.demo.fleet import SimulatedFleet
 
 _log = structlog.get_logger(__name__)
 
@@ -162,7 +163,13 @@ class App:
         resumed = self.executor.resume()
         if socket is not None:
             self._doorway = await self.door.serve(socket)
+        self.tasks.spawn(self.look_once(), name="first look")
         _log.info("begun", resumed=resumed, servers=len(self.source.fleet.servers))
+
+    async def look_once(self) -> None:
+        """One look at everything, so that the lines are warm when somebody asks, and movement has its first half."""
+        async for _ in self.eyes.look(self.source.fleet.servers, needs=Needs(load=True, log=True)):
+            pass
 
     async def end(self) -> None:
         """Leave everything as it is: operations are gone on with at the next start."""
@@ -312,11 +319,15 @@ class Setup:
 
 async def run_slack(setup: Setup, *, http: bool = False) -> None:
     """Run in Slack until SIGTERM."""
+    from bot.chats.slack import Slack, SlackSettings  # noqa: PLC0415 - see above
+
     tokens = setup.environment.tokens.required(socket_mode=not http)
     source = setup.source()
     with locked(setup.environment.state_dir):
         database = setup.database()
-        settings = SlackSettings(tokens.bot, "" if http else tokens.app, tokens.signing_secret)
+        settings = SlackSettings(
+            tokens.bot, "" if http else tokens.app, tokens.signing_secret, setup.environment.slack_api
+        )
         slack = Slack(settings, SqlSeen(database), setup.clock)
         app = App(source, setup.plugins, database, slack, setup.clock)
         await slack.start(app.dispatcher)
@@ -330,6 +341,8 @@ async def run_slack(setup: Setup, *, http: bool = False) -> None:
 
 async def run_console(setup: Setup, user: str) -> None:
     """Run in the terminal until the input ends."""
+    from bot.chats.console import Console  # noqa: PLC0415 - see above
+
     source = setup.source()
     with locked(setup.environment.state_dir):
         database = setup.database()
@@ -347,6 +360,11 @@ async def run_demo(
     setup: Setup, home: Path, login: str, *, port: int, base_port: int, speed: float, started: Callable[[str], None]
 ) -> None:
     """Run everything on this machine until SIGTERM: a workspace with a page, a simulated fleet, and the bot."""
+    from bot.chats.slack import Slack, SlackSettings  # noqa: PLC0415 - see above
+    from bot.demo.faults import FAULTS, Faults  # noqa: PLC0415 - see above
+    from bot.demo.fleet import SimulatedFleet  # noqa: PLC0415 - see above
+    from bot.demo.workspace import ServerSign, Workspace  # noqa: PLC0415 - see above
+
     simulated = SimulatedFleet(home / "fleet", base_port, speed, session=f"upbot-demo-{base_port}")
     faults = Faults(simulated.machine)
     not_ready = ["the simulated fleet is starting"]
@@ -380,7 +398,7 @@ async def run_demo(
             app = App(source, setup.plugins, database, slack, setup.clock)
             await slack.start(app.dispatcher)
             async with running(app, setup.socket):
-                becoming = asyncio.ensure_future(_become_ready(simulated, slack, setup.clock, not_ready))
+                becoming = asyncio.ensure_future(_become_ready(simulated, slack, app, not_ready))
                 await until_stopped(source.reload)
                 becoming.cancel()
             await slack.stop()
@@ -390,11 +408,12 @@ async def run_demo(
             database.close()
 
 
-async def _become_ready(simulated: SimulatedFleet, slack: Slack, clock: Clock, not_ready: list[str]) -> None:
+async def _become_ready(simulated: SimulatedFleet, slack: Slack, app: App, not_ready: list[str]) -> None:
     await simulated.wait_ready()
+    await app.look_once()
     not_ready[:] = ["the bot is connecting"]
     while not slack.is_connected:
-        await clock.sleep(timedelta(milliseconds=50))
+        await app.clock.sleep(timedelta(milliseconds=50))
     not_ready.clear()
 
 
@@ -411,7 +430,7 @@ async def ask_alone(
     database = setup.database()
     app = App(source, setup.plugins, database, Nowhere(), setup.clock)
     try:
-        return await app.door.answer_alone(text, person, send, may_confirm=may_confirm)
+        return await app.door.answer_alone(text, person, send, may_confirm=may_confirm, ago=since_start())
     finally:
         await app.end()
         database.close()
@@ -436,7 +455,8 @@ async def ask(
     if may_confirm:
         writer.close()
         raise ConfigError("--yes is for when no bot runs; one does, so a person presses in the channel")
-    request = {"text": text, "as": person, "login": login, "wait": is_waiting}
+    waited = since_start().total_seconds()
+    request = {"text": text, "as": person, "login": login, "wait": is_waiting, "ago": waited}
     try:
         writer.write(json.dumps(request).encode() + b"\n")
         await writer.drain()
@@ -476,13 +496,15 @@ async def check(setup: Setup) -> list[Finding]:
 
 
 async def _check_slack(setup: Setup) -> list[Finding]:
+    from bot.chats.slack import Slack, SlackSettings  # noqa: PLC0415 - see above
+
     tokens, advice = setup.environment.tokens, "docs/slack.md says where to get it"
     if not tokens.bot:
         return [bad("SLACK_BOT_TOKEN is not set", advice)]
     findings = []
     if not tokens.app and not tokens.signing_secret:
         findings.append(bad("SLACK_APP_TOKEN is not set", advice))
-    settings = SlackSettings(tokens.bot, tokens.app, tokens.signing_secret)
+    settings = SlackSettings(tokens.bot, tokens.app, tokens.signing_secret, setup.environment.slack_api)
     try:
         who = await Slack(settings, SqlSeen(Database("sqlite://")), setup.clock).introduce()
     except (ConfigError, ChatError) as error:
