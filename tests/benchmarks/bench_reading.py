@@ -48,14 +48,14 @@ def traffic(engine: str, dice: random.Random) -> str:
         )
     if engine == "sglang":
         return (
-            f"[2026-05-01 10:00:01 TP0] Decode batch, #running-req: {dice.randrange(99)}, #full token: 81234, full token "
-            "usage: 0.21, mamba num: 114, mamba usage: 0.61, cuda graph: True, gen throughput (token/s): "
+            f"[2026-05-01 10:00:01 TP0] Decode batch, #running-req: {dice.randrange(99)}, #full token: 70112, full token "
+            "usage: 0.19, mamba num: 99, mamba usage: 0.55, cuda graph: True, gen throughput (token/s): "
             f"{dice.random() * 900:.2f}, #queue-req: 0"
         )
     return (
-        "(APIServer pid=9) INFO 05-01 10:00:01 [loggers.py:208] Engine 000: Avg prompt throughput: 901.3 tokens/s, "
+        "(APIServer pid=9) INFO 05-01 10:00:01 [loggers.py:208] Engine 000: Avg prompt throughput: 850.5 tokens/s, "
         f"Avg generation throughput: {dice.random() * 900:.1f} tokens/s, Running: 24 reqs, Waiting: 0 reqs, "
-        "GPU KV cache usage: 6.4%, Prefix cache hit rate: 0.0%"
+        "GPU KV cache usage: 7.9%, Prefix cache hit rate: 0.0%"
     )
 
 

@@ -55,7 +55,9 @@ def test_a_log_says_what_its_case_says(path):
     expected = case["expected"]
     diagnosis = diagnose(case)
     told = words(diagnosis)
-    assert {key: told[key] for key in expected if key in told} == {key: expected[key] for key in expected if key in told}
+    assert {key: told[key] for key in expected if key in told} == {
+        key: expected[key] for key in expected if key in told
+    }
     assert expected.get("remedy_has", "") in (diagnosis.remedy or "")
     assert all(any(part in text for text in diagnosis.warnings) for part in expected.get("warnings_have", ()))
 
@@ -72,10 +74,10 @@ def test_the_engine_is_found_by_itself_and_says_the_same(path):
 
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.stem)
-def test_every_crash_has_a_remedy_in_one_sentence(path):
+def test_every_crash_has_a_remedy_that_is_a_sentence(path):
     diagnosis = diagnose(json.loads(path.read_text()))
-    assert diagnosis.is_crashed == bool(diagnosis.remedy)
-    assert (diagnosis.remedy or ".").endswith((".", "it."))
+    assert diagnosis.remedy or not diagnosis.is_crashed
+    assert (diagnosis.remedy or ".").endswith(".")
 
 
 def test_there_is_a_case_for_each_cause():

@@ -44,9 +44,22 @@ ERRORS: tuple[Rule, ...] = (
         "Restart it; if it comes back, run once with CUDA_LAUNCH_BLOCKING=1 to see the kernel.",
     ),
     rule(
+        r"does not recognize this architecture|Unrecognized (?:model|configuration class)"
+        r"|[Uu]nsupported (?:model )?archit"
+        r"|Model architectures? .{0,200} (?:are|is) not supported|has no (?:SGLang|vLLM) implementation"
+        r"|[Nn]o module or parameter named|Cannot find model module|failed to be inspected"
+        r"|model with architecture \S+ is not"
+        r"|Tokenizer class \S+ does not exist",
+        "other:model_not_supported",
+        "This version does not know the model's architecture: upgrade the engine (and transformers) or take "
+        "another model.",
+    ),
+    rule(
         r"(?i)no kernel image is available|cudaErrorNoKernelImageForDevice|device kernel image is invalid"
         r"|sm_?\d+\w* (?:is|are) not (?:supported|compatible)|not compatible with the current PyTorch installation"
-        r"|unsupported (?:gpu|toolchain|arch)|compiled with an unsupported toolchain|driver version is insufficient"
+        r"|unsupported (?:gpu|toolchain)|driver on your system is too old|supported (?:on|for|by) (?:this"
+        r"|the current) (?:device|GPU|hardware|platform|card)|compiled with an unsupported toolchain"
+        r"|driver version is insufficient"
         r"|not supported (?:on|for|by) .{0,60}(?:\bSM ?_?\d|compute capability|\bGPU|\barch)|not compiled with"
         r"|(?:requires|only supported|supported only|only supports|only available|need).{0,80}"
         r"(?:compute capability|\bSM ?_?\d+|\bSM ?[><=]|Hopper|Blackwell|Ampere|gfx\d|\bCUDA \d|\bsm_?\d\d)"
@@ -61,7 +74,8 @@ ERRORS: tuple[Rule, ...] = (
     rule(
         r"(?i)illegal memory access|misaligned address|unspecified launch failure|illegal instruction was"
         r"|CUBLAS_STATUS_(?!ALLOC_FAILED|NOT_SUPPORTED)\w+|cudaErrorIllegalAddress|Memory access fault by GPU"
-        r"|HSA_STATUS_ERROR_MEMORY|hipErrorIllegalAddress|CUDNN_STATUS_EXECUTION_FAILED|MTE DDR address out of range"
+        r"|HSA_STATUS_ERROR_(?:MEMORY|EXCEPTION|ILLEGAL)|aicore (?:exception|error)|error code:? ?507015"
+        r"|hipErrorIllegalAddress|CUDNN_STATUS_EXECUTION_FAILED|MTE DDR address out of range"
         r"|an invalid memory access|Xid.{0,200}: 31\b|page fault",
         "illegal_memory_access",
         "Restart it; look for Xid errors in dmesg, and if it comes back try another attention backend.",
@@ -77,12 +91,13 @@ ERRORS: tuple[Rule, ...] = (
         r"(?i)(?:CUDA|HIP|NPU|XPU|MUSA|MLU|GPU|HBM|hip|device)[\w ]{0,40} out of memory|OutOfMemoryError"
         r"|CUDA error: out of memory|Cuda failure.{0,200}out of memory|cudaErrorMemoryAllocation|hipErrorOutOfMemory"
         r"|CUBLAS_STATUS_ALLOC_FAILED|RESOURCE_EXHAUSTED|ERR02200|failed to allocate .{0,200}(?:device|gpu) memory"
-        r"|graph failed:.{0,200}out of memory|cudaMalloc failed|UR_RESULT_ERROR_OUT_OF",
+        r"|graph failed:.{0,200}out of memory|cudaMalloc failed|HSA_STATUS_ERROR_OUT_OF_RES|UR_RESULT_ERROR_OUT_OF",
         "cuda_oom",
         "{oom}",
     ),
     rule(
-        r"(?i)\bNCCL (?:error|failure)|nccl(?:UnhandledCuda|System|Internal|InvalidUsage|InvalidArgument)\w*"
+        r"(?i)\bNCCL (?:error|failure)|setting up NCCL communicator|nccl(?:UnhandledCuda|System|Internal"
+        r"|InvalidUsage|InvalidArgument)\w*"
         r"|ProcessGroup(?:NCCL|HCCL).{0,200}(?:timeout|timed out|terminated|exception|caught)"
         r"|collective operation timeout|\bHCCL\b.{0,200}(?:error|fail|timeout)|\bRCCL\b.{0,200}(?:error|fail)"
         r"|ERR02\d{3} DIST"
@@ -97,7 +112,8 @@ ERRORS: tuple[Rule, ...] = (
     rule(
         r"(?i)fallen off the bus|Xid.{0,200}: 79\b|uncorrectable (?:NVLink|ECC)|GPU is lost"
         r"|Unable to determine the device handle"
-        r"|CUDA error: (?:unknown error|uncorrectable|hardware)|No CUDA GPUs are available|CUDA unknown error"
+        r"|CUDA error: (?:unknown error|uncorrectable|hardware)|No CUDA GPUs are available"
+        r"|could not select device driver|nvidia-container-cli|CUDA unknown error"
         r"|Found no NVIDIA driver|cudaErrorSystemDriverMismatch|CUDA driver initialization failed"
         r"|no ROCm-capable device"
         r"|Can not find any (?:device|npu)|Failed to infer device type|cudaGetDeviceCount|invalid device ordinal",
@@ -126,16 +142,6 @@ ERRORS: tuple[Rule, ...] = (
         "This model brings its own code: add --trust-remote-code if you trust it.",
     ),
     rule(
-        r"does not recognize this architecture|Unrecognized (?:model|configuration class)"
-        r"|[Uu]nsupported (?:model )?arch"
-        r"|Model architectures? .{0,200} (?:are|is) not supported|not supported for now|has no (?:SGLang"
-        r"|vLLM) implementation"
-        r"|No module or parameter named|Cannot find model module|failed to be inspected",
-        "other:model_not_supported",
-        "This version does not know the model's architecture: upgrade the engine (and transformers) or take "
-        "another model.",
-    ),
-    rule(
         r"is not a local folder|Repo id must be|Repository Not Found|RepositoryNotFoundError"
         r"|Cannot find any model weights"
         r"|(?:is|are) not (?:a )?(?:valid )?(?:model identifier|Hub)|does not appear to have (?:a )?files? named"
@@ -148,7 +154,8 @@ ERRORS: tuple[Rule, ...] = (
         r"|tokenizer)[ _-]?path .{0,200}(?:not exist|not found)"
         r"|RevisionNotFound|Error no file named|No files? (?:found|matching).{0,200}(?:safetensors|weights|bin)"
         r"|HFValidationError"
-        r"|Couldn't instantiate the backend tokenizer|The model .{0,200} does not exist|No model weights found",
+        r"|Couldn't instantiate the backend tokenizer|The model .{0,200} does not exist|No model weights found"
+        r"|No tokenizer (?:file )?found",
         "model_not_found",
         "Check the model's name or path, that the folder is mounted and whole, and that HF_TOKEN may read the "
         "repository.",
@@ -209,19 +216,22 @@ CONFLICT = re.compile(
     r"|cannot be (?:used|enabled|set|combined|specified)|can't be (?:used|enabled|set|combined)|mutually exclusive"
     r"|conflict|do(?:es)? not support|doesn't support|don't support|only supports?\b|is only supported"
     r"|must be (?:disabled|"
-    r"enabled|used|divisible|set)|requires?\b|cannot both|only (?:one|works) |not work with|together with|should be "
+    r"enabled|used|divisible|set)|requires?\b|cannot both|only (?:one|works) |not work with|together with"
+    r"|is not guaranteed|should be "
     r"(?:divisible|disabled|used)|exceeds?|does not match the|(?:smaller|less|greater|larger) than|please (?:use"
     r"|set|disable|enable|add|specify)"
 )
 """How an engine says that its flags do not go together."""
 
 VALUE = re.compile(
-    r"(?i)User-specified|greater than the derived|invalid value|unknown (?:\w+ ){0,3}(?:backend|method|parser"
+    r"(?i)User-specified|greater than the derived|invalid value|unknown (?:[\w-]+ ){0,3}(?:type|backend|method|parser"
     r"|format|dtype"
-    r"|quantization|policy|value|option)|must be (?:one of|in|between|greater|at least|positive|a |an |>|<|either)"
+    r"|quantization|policy|value|option)|must be (?:one of|in|between|greater|at least|positive|non-|a |an |>|<|either)"
     r"|should be (?:one of|in|between|greater|positive)|not a valid|is not valid|unsupported (?:value|dtype"
     r"|format|backend)"
-    r"|Invalid (?:value|choice|input|argument|\w+ parser)|not found in|Input should be|Extra inputs are not permitted"
+    r"|Invalid (?:value|choice|input|argument|\w+ parser)|not found in|Input should be"
+    r"|Extra inputs are not permitted|is not a built-in|got an unexpected keyword|not supported: "
+    r"|property name enclosed|Expecting value: "
 )
 """How an engine says that it does not take a value."""
 
@@ -245,6 +255,7 @@ KILLED = re.compile(
 """The kernel's and systemd's word that memory ran out on the host."""
 OURS = re.compile(r"(?i)python|sglang|vllm|engine|worker|ray|pt_main|scheduler")
 KILLED_RULE = Rule(KILLED, "host_oom_killed", _HOST, PROVEN)
+COMMAND_REMEDY = "The program or its container could not be started: check the environment, the image and the command."
 HOST_REMEDY = "It can't listen there: give --host an address of this machine, and a port that it may use."
 
 SIGNALS = {
@@ -252,49 +263,44 @@ SIGNALS = {
         "host_oom_killed",
         "SIGKILL from outside: see in dmesg if it was the OOM killer; give the host more memory if so.",
     ),
-    137: (
-        "host_oom_killed",
-        "SIGKILL from outside: see in dmesg if it was the OOM killer; give the host more memory if so.",
-    ),
     11: (
         "other:segmentation_fault",
         "A native library crashed: run with PYTHONFAULTHANDLER=1, and check driver and kernels.",
     ),
-    139: (
-        "other:segmentation_fault",
-        "A native library crashed: run with PYTHONFAULTHANDLER=1, check driver and kernels.",
-    ),
     7: ("other:bus_error", "SIGBUS is mostly a /dev/shm that is too small: start the container with --shm-size 32g."),
-    135: ("other:bus_error", "SIGBUS is mostly a /dev/shm that is too small: start the container with --shm-size 32g."),
     6: (
         "other:abort",
         "Native code gave up, often NCCL or CUDA: look above for its message and in dmesg for Xid errors.",
     ),
-    134: (
-        "other:abort",
-        "Native code gave up, often NCCL or CUDA: look above for its message, in dmesg for Xid errors.",
-    ),
     4: ("other:illegal_instruction", "This build uses instructions that the CPU lacks: take a build for this CPU."),
 }
-"""What a process died of, by its signal or its shell's exit status."""
+"""What a process died of, by the number of its signal."""
 
-EXITED = re.compile(
-    r"(?i)(?:exit ?code|exited with code)[:=]?\s*(?P<code>-?\d+)|exitcode[:=]?\s*(?P<code2>-?\d+)"
-    r"|terminated with (?P<code3>-?\d+)"
-    r"|exit status (?P<code4>\d+)|code=(?:killed|dumped), status=(?P<code5>\d+)|with signal (?P<signal>SIG[A-Z]+)"
+ASKED = {15: "other:sigterm", 2: "other:ctrl_c"}
+"""Signals by which somebody asks for the end."""
+
+_EXITED = re.compile(
+    r"(?i)(?:exit ?code|exited with code|terminated with)[:=]?\s*(?P<python>-?\d{1,9})\b"
+    r"|exit status (?P<status>\d{1,9})\b"
+    r"|code=exited, status=(?P<exited>\d{1,9})|code=(?:killed|dumped), status=(?P<killed>\d{1,9})"
+    r"|with signal (?P<name>SIG[A-Z]+)"
 )
-_NAMES = {"SIGKILL": 9, "SIGSEGV": 11, "SIGBUS": 7, "SIGABRT": 6, "SIGILL": 4, "SIGTERM": 15, "SIGINT": 2}
+_NUMBERS = {"SIGKILL": 9, "SIGSEGV": 11, "SIGBUS": 7, "SIGABRT": 6, "SIGILL": 4, "SIGTERM": 15, "SIGINT": 2}
+_SHELL_SIGNALS = range(129, 160)
 
 
 def exit_code(text: str) -> int | None:
-    """The signal (positive) or exit status that a line tells of; None when it tells none."""
-    match = EXITED.search(text)
+    """How a process ended by this line: a negative signal or an exit status; None when the line tells neither."""
+    match = _EXITED.search(text)
     if match is None:
         return None
-    if match["signal"]:
-        return _NAMES.get(match["signal"])
-    value = next(int(v) for k, v in match.groupdict().items() if v and k != "signal")
-    return abs(value)
+    if match["name"]:
+        number = _NUMBERS.get(match["name"].upper())
+        return None if number is None else -number
+    if match["killed"]:
+        return -int(match["killed"])
+    code = int(match["python"] or match["status"] or match["exited"])
+    return 128 - code if code in _SHELL_SIGNALS else code
 
 
 NATIVE: tuple[Rule, ...] = (

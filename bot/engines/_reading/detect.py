@@ -18,7 +18,7 @@ _SURE = re.compile(
     rb"|sglang/srt|sglang/launch_server|Scheduler hit an exception|Received sigquit from a child|usage: sglang"
     rb"|#running-req: \d|max_total_num_tokens=\d+, |usage: launch_server\.py|SGLangEngine|sglang\.service|sglang serve"
     rb"|Init torch distributed begin|scheduler (?:is dead|died during)|Mamba Cache is allocated|Memory pool end\.)"
-    rb"|(?P<vllm>\((?:APIServer|EngineCore|VllmWorker|Worker)\w*[ )(]|Avg prompt throughput: |vLLM API server"
+    rb"|(?P<vllm>\((?:A[Pp][Ii]Server|EngineCore|VllmWorker|Worker)\w*[ )(]|Avg prompt throughput: |vLLM API server"
     rb"|vllm(?: serve)?: error|vllm/(?:v1|entrypoints|engine)/|api_server\.py: error|LLM engine \(v|VLLM::|vllm serve"
     rb"|EngineCore (?:failed|hit|encountered)|Engine core initialization failed|usage: vllm|\[core\.py:\d+\]"
     rb"|Starting vLLM|vLLM to use /|# (?:GPU|cuda|CUDA) blocks: |non-default args: \{|WorkerProc (?:hit|failed))"

@@ -14,7 +14,7 @@ _LINE = re.compile(
     r"(?P<inner>\([\w., ]+\))?(?::(?P<message>\s.*)?|\s*)",
     re.DOTALL,
 )
-_ANY_FINAL = re.compile(r"(?P<type>(?:[a-z_]\w{0,60}\.){1,8}[A-Z]\w{0,80})(?::(?P<message>\s.*)?|\s*)", re.DOTALL)
+_ANY_FINAL = re.compile(r"(?P<type>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{2,80})(?::(?P<message>\s.*)?|\s*)", re.DOTALL)
 
 TRACEBACK = "Traceback (most recent call last)"
 CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
@@ -29,7 +29,7 @@ DERIVED = re.compile(
     r"|Background loop has errored|Scheduler or DataParallelController|was never awaited|cannot schedule new futures"
     r"|generator didn't stop after|Connection closed by (?:remote )?peer|remote process exited|Socket closed"
     r"|ncclRemoteError|TCPStore.{0,200}(?:shut ?down|Broken pipe|recv)|monitoredBarrier|Worker failed with error"
-    r"|there are other ranks that didn't|Executor failed|No live scheduler|Initialization failed"
+    r"|there are other ranks that didn't|Executor failed|: cancelled$|No live scheduler|Initialization failed"
 )
 """What dies because something else died; it is quoted only when nothing better stands in the log."""
 

@@ -11,7 +11,7 @@ from bot.engines._reading.causes import Rule
 from bot.engines._reading.exceptions import CHAINED, DERIVED, TRACEBACK, TYPES, Raised, raised
 from bot.engines._reading.phases import Phases
 from bot.engines._reading.records import Record
-from bot.engines._reading.verdict import GENERIC, MARKER, NAMED, SYMPTOM, TYPED, Evidence, Stop, Verdict
+from bot.engines._reading.verdict import GENERIC, MARKER, NAMED, PROVEN, SYMPTOM, TYPED, Evidence, Stop, Verdict
 
 TRACEBACK_CAP = 400
 """Lines after which an open traceback is given up."""
@@ -21,13 +21,15 @@ LOOKED_AT = 4000
 
 _NEAR = 3
 _FAR = 1 << 60
-_FLAWED = (ValueError, AssertionError, NotImplementedError, TypeError, RuntimeError, Exception)
-_FLAWED_NAMES = frozenset(kind.__name__ for kind in _FLAWED) | {"ValidationError", "KeyError"}
+_REFUSALS = frozenset({"ValueError", "AssertionError", "NotImplementedError", "ValidationError"})
+_FLAWED = _REFUSALS | {"TypeError", "RuntimeError", "Exception", "KeyError", "JSONDecodeError"}
+"""Exceptions by which engines refuse their arguments."""
 _CONFIG_FRAME = re.compile(
     r"(?:server_args|arg_utils|arg_groups[\w/]*|configs?/[\w/]+|model_config|config|cli_args)\.py$"
 )
 _FRAME = re.compile(r'\s*File "([^"]+)", line \d+')
 _USAGE = re.compile(r"^(?P<program>[\w./ -]{1,80}?): error: (?P<what>.*)")
+_STARTUP_FAILED = "Application startup failed"
 _BIND = re.compile(r"error while attempting to bind on address")
 _SHRUGGED = re.compile(
     r"^(?:Exception ignored in|--- Logging error ---|Ignore import error|Task exception was never retrieved"
@@ -39,11 +41,11 @@ _REQUEST = re.compile(
     r"|Error(?: occurred)? (?:while|when) (?:processing|handling|parsing|streaming|fetching|loading (?:image"
     r"|video|audio))"
     r"|[Rr]equest .{0,80}(?:failed|error|abort)|Failed to (?:fetch|load) (?:image|video|audio)|Bad ?Request"
-    r"|tool (?:parser|call)"
-    r"|\[http_server\] [Ee]rror|in streaming"
+    r"|tool (?:parser|call)|\[http_server\] [Ee]rror|in streaming"
 )
 _REQUEST_MODULE = re.compile(
-    r"^(?:serving\w*|protocol|render\w*|tool_\w+|\w*_tool_parser|\w*reasoning\w*|preprocess|exception_handlers|server_utils)\.py$"
+    r"^(?:serving\w*|protocol|render\w*|tool_\w+|\w*_tool_parser|\w*reasoning\w*|preprocess|exception_handlers"
+    r"|server_utils)\.py$"
 )
 _VALUE_ERROR = re.compile(r"\s+(?:Value|Assertion) error, (?P<message>.*)")
 _DIED = re.compile(r"(?:exited|died) unexpectedly")
@@ -57,9 +59,15 @@ _SIGNALLED = re.compile(
 )
 _HARD_LINE = re.compile(
     r"^(?:[\w./-]+\.(?:cu|cuh|cpp|h):\d+: .*Assertion|Failed: C|C[Uu][Dd][Aa] [Ee]rror|HIP [Ee]rror|Memory access fault"
-    r"|(?:nvcc|ptxas) fatal|:?\d*:?[\w./]*(?:CUDA|HIP|hip)\w* error)|Assertion `.*` failed"
-    r"|Watchdog caught collective operation timeout"
+    r"|(?:nvcc|ptxas) fatal|:\d:rocdevice\.cpp.{0,200}Aborting with error|:?\d*:?[\w./]*(?:CUDA|HIP|hip)\w* error)"
+    r"|Assertion `.*` failed|Watchdog caught collective operation timeout"
 )
+_NOT_STARTED = re.compile(
+    r"^\S*python[\d.]*: (?:No module named|Error while finding module|can't open file)"
+    r"|(?:sglang|vllm|python3?).{0,40}: (?:command )?not found|: command not found: (?:sglang|vllm|python3?)"
+    r"|exec: \"[^\"]+\": executable file not found|Error response from daemon: "
+)
+_PROBE = re.compile(r"failed liveness probe, will be restarted|Stopping container \S+|was sent SIGTERM")
 _EXIT_LINE = re.compile(r"(?i)exited with code|terminated with exit code|failed \(exitcode|terminated with signal")
 _NCCL_WARN = re.compile(r"NCCL WARN (.*)")
 _XID = re.compile(r"NVRM: Xid \([^)]*\): (\d+),")
@@ -77,6 +85,7 @@ class Failures:
     fatal: re.Pattern[str]
     _open: int = 0
     _excused: bool = False
+    _begun: str = ""
     _frame: str = ""
     _previous: str = ""
     _excuse_at: int = -_FAR
@@ -87,9 +96,20 @@ class Failures:
         """Whether a traceback has begun and its exception is still to come."""
         return self._open > 0
 
+    @property
+    def unfinished(self) -> Evidence | None:
+        """A traceback whose exception is not there (yet), if it is more than one request's."""
+        if not self.is_open or self._excused or not self._begun:
+            return None
+        return Evidence("scheduler_exception", self._begun, causes.EXCEPTION_REMEDY, MARKER)
+
+    def close(self) -> None:
+        """The engine goes on: a traceback that is open still was that of something else, or is cut."""
+        self._open = 0
+
     def start_anew(self) -> None:
         """Forget the run before."""
-        self._open, self._excused, self._frame, self._previous = 0, False, "", ""
+        self._open, self._excused, self._begun, self._frame, self._previous = 0, False, "", "", ""
         self._excuse_at, self._was_excused = -_FAR, False
 
     def machine(self, record: Record, verdict: Verdict, phases: Phases) -> None:
@@ -104,7 +124,8 @@ class Failures:
         elif xid is not None:
             cause = "illegal_memory_access" if xid[1] in _APPLICATION_XIDS else "other:gpu_unavailable"
             remedy = f"The GPU reported Xid {xid[1]}: drain the host and reset the GPU if it comes back."
-            verdict.consider(Evidence(cause, record.line, remedy, SYMPTOM))
+            weight = SYMPTOM if xid[1] in _APPLICATION_XIDS else PROVEN
+            verdict.consider(Evidence(cause, record.line, remedy, weight))
         elif "Main process exited" in text:
             self._ended(causes.exit_code(text), record, verdict, phases)
         elif re.search(r"Stopp(?:ing|ed) .*(?i:sglang|vllm|llm|infer)|\.service: Deactivated successfully", text):
@@ -142,10 +163,11 @@ class Failures:
         frame = _FRAME.match(text)
         if frame is not None:
             self._frame = frame[1]
-            self._open = self._open or TRACEBACK_CAP
+            if not self._open:
+                self._open, self._excused, self._begun = TRACEBACK_CAP, excused, record.line
             return True
         if TRACEBACK in text:
-            self._open, self._excused, self._frame = TRACEBACK_CAP, excused, ""
+            self._open, self._excused, self._begun, self._frame = TRACEBACK_CAP, excused, record.line, ""
             return True
         return self._open > 0 and text[:1].isspace() and raised(text) is None and not _VALUE_ERROR.match(text)
 
@@ -199,17 +221,19 @@ class Failures:
 
     def _typed(self, error: Raised, line: str, phases: Phases) -> Evidence:
         cause = TYPES.get(error.name)
-        if cause is not None and not (phases.is_up and cause in {"model_not_found", "download_failed"}):
+        is_of_weights = phases.phase in {None, Phase.SPAWNED, Phase.LOADING_WEIGHTS}
+        if cause is not None and (is_of_weights or cause not in {"model_not_found", "download_failed"}):
             remedy = next((r.remedy for r in causes.ERRORS if r.cause == cause), causes.EXCEPTION_REMEDY)
             return Evidence(cause, line, remedy, TYPED)
-        if error.name in _FLAWED_NAMES and not phases.is_past_start:
+        if error.name in _FLAWED and not phases.is_past_start:
             is_config = _CONFIG_FRAME.search(self._frame) is not None
             is_early = phases.phase in {None, Phase.SPAWNED}
             if causes.VALUE.search(error.message) and (is_config or is_early or error.name == "ValidationError"):
                 return Evidence("bad_argument", line, causes.VALUE_REMEDY, TYPED)
-            if causes.CONFLICT.search(error.message) and error.name != "TypeError":
+            says_so = error.name in _REFUSALS or is_config or is_early
+            if says_so and causes.CONFLICT.search(error.message):
                 return Evidence("argument_conflict", line, causes.CONFLICT_REMEDY, TYPED)
-            if is_config and error.name in {"ValueError", "AssertionError", "NotImplementedError"}:
+            if is_config and error.name in _REFUSALS:
                 return Evidence("argument_conflict", line, causes.CONFLICT_REMEDY, 1.5)
         return Evidence("scheduler_exception", line, causes.EXCEPTION_REMEDY, GENERIC)
 
@@ -226,7 +250,12 @@ class Failures:
             found = self._matched(text, record.line, phases)
             verdict.consider(found or Evidence("bad_argument", record.line, causes.HOST_REMEDY, NAMED), fatal=True)
             return True
-        if self.fatal.search(text):
+        if _NOT_STARTED.search(text):
+            found = self._matched(text, record.line, phases)
+            evidence = found or Evidence("other:command_not_found", record.line, causes.COMMAND_REMEDY, NAMED)
+            verdict.consider(evidence, fatal=True)
+            return True
+        if self.fatal.search(text) or _STARTUP_FAILED in text:
             self._fatal(record, verdict, phases)
             return TRACEBACK not in text
         return self._native(record, verdict, phases)
@@ -244,12 +273,16 @@ class Failures:
         verdict.consider(found, fatal=True)
 
     def _ended(self, code: int | None, record: Record, verdict: Verdict, phases: Phases) -> None:
-        if code in {15, 143, 2, 130}:
-            cause = "other:sigterm" if code in {15, 143} else "other:ctrl_c"
-            verdict.ask_to_stop(Stop(cause, record.line), is_up=phases.is_up)
-        elif code:
-            cause, remedy = causes.SIGNALS.get(code, ("scheduler_exception", causes.EXCEPTION_REMEDY))
-            weight = SYMPTOM if code in causes.SIGNALS else MARKER
+        """A process ended: by a negative signal, or with an exit status."""
+        if code is None:
+            return
+        if -code in causes.ASKED:
+            verdict.ask_to_stop(Stop(causes.ASKED[-code], record.line), is_up=phases.is_up)
+        elif code == 0:
+            verdict.ask_to_stop(Stop("other:exited", record.line, is_firm=False), is_up=phases.is_up)
+        else:
+            cause, remedy = causes.SIGNALS.get(-code, ("scheduler_exception", causes.EXCEPTION_REMEDY))
+            weight = SYMPTOM if -code in causes.SIGNALS else MARKER
             verdict.consider(Evidence(cause, record.line, remedy, weight), fatal=True)
 
     def _native(self, record: Record, verdict: Verdict, phases: Phases) -> bool:
@@ -294,6 +327,8 @@ class Failures:
             return True
         elif ended is not None:
             stop = Stop("other:ctrl_c" if ended["how"] == "^C" else "other:sigterm", record.line)
+        elif _PROBE.search(text):
+            stop = Stop("other:stopped_by_kubernetes", record.line, is_firm=False)
         elif _KILL_TYPED.search(text) and phases.phase is not None:
             stop = Stop("other:killed", record.line)
         else:

@@ -65,13 +65,17 @@ class Phases:
         if self.is_past_start or (phase is Phase.LOADING_WEIGHTS and self._is_loaded()):
             return
         if phase is Phase.CAPTURING_GRAPHS:
-            for rank, reached in self.ranks.items():
-                if _LEVEL[reached] >= _LEVEL[Phase.ALLOCATING_CACHE]:
-                    self.ranks[rank] = phase
+            self._all_capture()
         if phase is not self.phase:
             self.phase = self._slowest(phase) if self.ranks else phase
         if phase is self.phase:
             self.percent, self.step = max(0, min(percent, 100)), step
+
+    def _all_capture(self) -> None:
+        """All ranks capture together, so they do if one does; unless one is seen to lag behind others."""
+        loaded = {rank for rank, phase in self.ranks.items() if _LEVEL[phase] >= _LEVEL[Phase.ALLOCATING_CACHE]}
+        for rank in loaded or set(self.ranks):
+            self.ranks[rank] = Phase.CAPTURING_GRAPHS
 
     def _is_loaded(self) -> bool:
         return self.phase is not None and _LEVEL[self.phase] > _LEVEL[Phase.LOADING_WEIGHTS]

@@ -12,7 +12,7 @@ PREFIXES_CAP = 8
 
 _PEELS = 12
 _STAMP = r"\[(?:\d{4}-)?(?:\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d+)?(?P<rank>(?: [A-Z]{1,8}\d+)*)\] ?"
-_ISO = r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
+_ISO = r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?: ?(?:Z|[A-Z]{3,4}\b|[+-]\d\d:?\d\d))?"
 _LEVELS = "INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL|FATAL"
 _ANYCASE = f"{_LEVELS}|Info|Warning|Warn|Error|Debug|Critical|info|warning|warn|error|debug|critical"
 _SOURCE = r"\((?P<process>[A-Za-z][\w.:-]*)(?: rank=(?P<number>\d+))? pid=\d+(?:, ip=[^)\s]+)?\) ?"
@@ -20,7 +20,7 @@ _LEVELLED = rf"(?P<level>{_LEVELS}) (?:\d{{4}}-)?\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]
 
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\-_()][\w]?"
-    r"|(?:\^\[|\\x1b|\\u001b|\\033)?\[\d{1,3}(?:;\d{1,3}){0,4}m|\[0?m"
+    r"|(?:\^\[|\\x1b|\\u001b|\\033)?\[\d{1,3}(?:;\d{1,3}){0,4}m"
 )
 _PREFIXES = tuple(
     re.compile(pattern)
@@ -37,10 +37,15 @@ _PREFIXES = tuple(
         rf"{_ISO} (?:stdout|stderr) [FP] ?",
         # syslog and journald
         (
-            rf"(?:<\d+>)?(?:[A-Z][a-z]{{2}} +\d{{1,2}} \d\d:\d\d:\d\d(?:\.\d+)?|{_ISO}) [\w.-]+ "
+            rf"(?:<\d+>)?(?:[A-Z][a-z]{{2}} (?=\d{{4}}-))?(?:[A-Z][a-z]{{2}} +\d{{1,2}} \d\d:\d\d:\d\d(?:\.\d+)?"
+            rf"|{_ISO}) [\w.-]+ "
             r"(?P<process>[\w./@:-]{1,80}?)(?:\[\d+\])?: "
         ),
+        r"[\w.-]{1,80} [\w./@-]{1,80}\[\d+\]: ",
         r"\[ *\d+\.\d{3,9}\] (?=\S)",
+        # moreutils' ts, foreman
+        r"[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d(?:\.\d+)? ",
+        r"\d\d:\d\d:\d\d(?:[.,]\d+)? (?=\S)",
         r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d \d{4}\] ",
         r"[A-Z][a-z]{2} \d{1,2}, \d{4} @ \d\d:\d\d:\d\d[.\d]*\s+",
         # wrappers' own loggers
@@ -48,12 +53,15 @@ _PREFIXES = tuple(
             rf"\[?{_ISO}\]?(?: - [\w.<>-]+ - (?:{_LEVELS}) - |[ \t]*\| *(?:{_LEVELS}) *\| [\w.:<>-]+ - "
             rf"| \[?(?:{_ANYCASE})\]?:? (?:\(\w+\) |- )?|(?:[ \t]-[ \t])?[ \t]?)"
         ),
-        # docker-compose, kubectl --prefix, torchrun, mpirun, srun --label
-        r"[\w.-]{1,80} +\| ?",
+        # docker-compose, pm2, kubectl --prefix, torchrun, mpirun, srun --label
+        r"(?:\d+\|)?[\w.-]{1,80} +\| ?",
         r"\[pod/[^\]]{1,200}\] ",
         r"\[(?:default|rank)(?P<number>\d+)\]: ?",
         r"\[\d+,\d+\]<std(?:out|err)>:? ?",
-        r"\d{1,4}: (?=\[\d|Traceback|INFO|ERROR|WARNING|\(\w)",
+        (
+            r"\d{1,4}: (?=\[\d|Traceback|INFO|ERROR|WARNING|\(\w|\s"
+            r"|(?:\w{1,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|Interrupt)\b)"
+        ),
         # glog, as torch's C++ writes
         r"\[?(?P<glog>[WEIF])\d{3,4} \d\d:\d\d:\d\d[.\d]* (?:\d+ )?[\w./-]+:\d+\] ?",
         # the first SGLang versions
@@ -70,7 +78,7 @@ _START = re.compile(
 _LITERAL = re.compile(r"[\w./|>@=#:\[\]-]{1,80}(?: [\w./|>@=#:\[\]-]{1,80})?[ |>]*\s")
 _TELLING = re.compile(r"Traceback \(most recent call last\):|  File \"")
 _GLOG = {"W": "WARNING", "E": "ERROR", "I": "INFO", "F": "ERROR"}
-_JSON_FIELDS = ("log", "message", "msg", "text", "MESSAGE")
+_JSON_FIELDS = ("log", "message", "msg", "text", "MESSAGE", "textPayload", "content", "body", "event")
 _INFORMATIVE = frozenset({"INFO", "DEBUG", "WARNING", "WARN"})
 
 

@@ -29,10 +29,16 @@ _URL_QUERY = re.compile(
     r"(?P<keep>[?&][\w-]{0,40}(?:token|key|secret|signature|sig|password|credential|auth)[\w-]{0,40}=)(?P<value>[^\s&#'\"]+)",
     re.IGNORECASE,
 )
-_HEADER = re.compile(r"(?P<keep>\b(?:Bearer|Basic)\s+)(?P<value>[\w.~+/=-]{6,})", re.IGNORECASE)
+_HEADER = re.compile(r"(?P<keep>\b(?:Bearer|Authorization:\s*Basic)\s+)(?P<value>[\w.~+/=-]{6,})", re.IGNORECASE)
 _HARMLESS = frozenset({"none", "null", "true", "false", "", MASK})
 _COUNTED = re.compile(r"token['\"]?\s*[=:]\s*$", re.IGNORECASE)
 """A number after it is a count of tokens, as in every batch line."""
+_WORD = re.compile(
+    r"(?:pad|eos|bos|unk|mask|sep|cls|end|start|stop|new|cached|special|image|video|audio|next|draft|first|last)"
+    r"[_-]token['\"]?\s*[=:]\s*$",
+    re.IGNORECASE,
+)
+"""Tokens of a language, not of a door."""
 _SHAPES = re.compile(
     r"\bhf_[A-Za-z0-9]{8,}|\bsk-[\w-]{8,}|\bxox[a-z]-[\w-]{6,}|\bxapp-[\w-]{6,}|\bgh[pousr]_[A-Za-z0-9]{16,}"
     r"|\bgithub_pat_\w{16,}|\bglpat-[\w-]{12,}|\bAKIA[0-9A-Z]{12,}|\bAIza[\w-]{20,}|\bnvapi-[\w-]{12,}"
@@ -60,8 +66,14 @@ def redact(text: str) -> str:
 def _mask(match: re.Match[str]) -> str:
     value = match["value"]
     quote = value[0] if value[:1] in {"'", '"'} else ""
-    if value.strip("'\"[]").lower() in _HARMLESS or (_COUNTED.search(match["keep"]) and value.isdigit()):
+    if _is_harmless(match["keep"], value):
         return match[0]
     if value.startswith("["):
         return f"{match['keep']}[{MASK}]"
     return f"{match['keep']}{quote}{MASK}{quote}"
+
+
+def _is_harmless(name: str, value: str) -> bool:
+    bare = value.strip("'\"[]")
+    is_word = _WORD.search(name) is not None or (bare.startswith("<") and bare.endswith(">"))
+    return bare.lower() in _HARMLESS or is_word or (_COUNTED.search(name) is not None and bare.isdigit())

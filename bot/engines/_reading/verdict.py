@@ -63,6 +63,11 @@ class Verdict:
     stop: Stop | None = None
     _life: int = 0
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the log speaks of an end of any kind, or of an error that nothing has taken back."""
+        return self.is_fatal or self.stop is not None or (self.best is not None and self.best.weight >= GENERIC)
+
     def consider(self, evidence: Evidence, *, fatal: bool = False) -> None:
         """Weigh a line that speaks for a crash; ``fatal`` when a process has ended by it."""
         if self.stop is not None and self.stop.is_firm:
@@ -120,10 +125,12 @@ class Verdict:
         old = self.best
         if old is None:
             return True
-        if new.weight <= old.weight:
-            return False
         if old.weight < GENERIC:
-            return True
+            return new.weight > old.weight
         if new.cause in _CONSEQUENCES:
+            return False
+        if old.cause == "nccl" and new.weight >= NAMED:
+            return True
+        if new.weight <= old.weight:
             return False
         return not self.is_fatal or new.weight >= NAMED

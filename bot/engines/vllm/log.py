@@ -56,27 +56,34 @@ _ASKED_TO_STOP = re.compile(
 _DOWN = re.compile(
     r"^(?:Shutting down|Finished server process)|Shutting down FastAPI HTTP server|EngineCore: trigger received signal",
 )
-_PREEMPTED = re.compile(r"preempted by|Preemptions: (?!0\b)\d+|is preempted")
+_PREEMPTED = re.compile(r"preempted by|is preempted")
+_PREEMPTIONS = "Requests were preempted: the KV cache is too small for this load"
 _EAGER = re.compile(r"Cudagraph is disabled under eager mode|CUDA graphs? (?:is|are) disabled|Falling back to eager")
+_HUNG = 3
+_STILL = re.compile(
+    rb"prompt throughput: 0\.0 tokens/s, Avg generation throughput: 0\.0 tokens/s, Running: [1-9]\d* reqs",
+)
 _WAITING = "shared memory broadcast block found"
 _DEPRECATED = re.compile(
     r"(?<![\w-])(--[\w-]{1,60})['\"`]? (?:is|are|has been) deprecated|deprecated.{0,40}?(--[\w-]{1,60})",
 )
 
 _WORDS = (
-    "rror ERR xcept raceback oad aptur emory server tartup hutd hutt xit ill ailed died dead JIT ompil ynamo "
-    "utotun NCCL "
-    "CUDA HIP bort ault ssert reempt SIG sig erminat nterrupt ^C racefully deprecat %| ersion Xid oom engine Engine "
-    "concurrency blocks args cceptance rofil took ctive block KV\u00a0cache rank\u00a0 raph\u00a0 ning\u00a0on"
+    'rror,File ",ERR,xcept,ceback,Load,load,ptur,memory,Memory,plication startup,utdown,utting down,xit,kill,Kill,'
+    "llegal,failed,Failed,died,dead,JIT,mpil,utotun,NCCL,CUDA,Cuda,HIP,bort,fault,Fault,rtion `,SIG,Terminat,"
+    "terminat,rrupt,^C,cefully,precat,%|,Xid,OOM,oom-,Stopp,vated succ,not found,No module,free(),Fatal,fatal,"
+    "Timeout,Empty,Uvicorn,ver process,Bus error,was sent,ver version,vLLM,preempt,Preempt,ynamo,ersion,ngine,"
+    "KV cache,concurrency,blocks,block found,block size,args,cceptance,rofil,took,takes,eager,rank ,graph,platform,"
+    "architecture"
 )
-"""Pieces of words one of which stands in every line that may matter; a space within one is written as no-break."""
+"""Pieces of words, one of which stands in every line that may matter; rare letters first make it fast."""
 
 
 class VllmReader(Reader):
     """Reads one vLLM log; a LogReader."""
 
     engine = "vllm"
-    words = tuple(word.replace("\u00a0", " ").encode() for word in _WORDS.split(" "))
+    words = tuple(_WORDS.encode().split(b","))
     _is_telling = any_of(words)
 
     def __init__(self) -> None:
@@ -93,6 +100,10 @@ class VllmReader(Reader):
             (_READY, self._ready),
             (_GOES_ON, self._goes_on),
         )
+
+    def _start_anew(self) -> None:
+        super()._start_anew()
+        self._still = 0
 
     def _event(self, record: Record) -> bool:
         text = record.text
@@ -137,7 +148,7 @@ class VllmReader(Reader):
     def _weights_in(self, record: Record) -> None:
         if self._phases.phase in {None, Phase.SPAWNED}:
             self._began(Phase.LOADING_WEIGHTS, record.rank)
-        self._verdict.live()
+        self._live()
 
     def _loaded(self, record: Record) -> None:
         self._within_start(Phase.ALLOCATING_CACHE, record)
@@ -155,7 +166,7 @@ class VllmReader(Reader):
         self._is_ready()
 
     def _goes_on(self, _record: Record) -> None:
-        self._verdict.live()
+        self._live()
         if self._phases.phase is None:
             self._phases.reach(Phase.SPAWNED)
 
@@ -177,8 +188,8 @@ class VllmReader(Reader):
         if length is not None:
             self._numbers["accept_len"] = length
         elif _PREEMPTED.search(text):
-            self._degraded = record.line
-            self._warn("preempted", "Requests were preempted: the KV cache is too small for this load")
+            self._degraded = (record.line, "Lower --max-num-seqs, or raise --gpu-memory-utilization.")
+            self._warn("preempted", _PREEMPTIONS)
         elif _WAITING in text:
             self._warn("waiting", "Its ranks have waited a minute for each other: one compiles, or hangs")
         elif _EAGER.search(text):
@@ -203,9 +214,24 @@ class VllmReader(Reader):
 
     def _traffic(self, lines: Sequence[bytes]) -> None:
         self._numbers.update(last_numbers(lines))
-        self._verdict.live(len(lines))
+        self._hung(lines)
+        if any(b", Preemptions: " in line for line in lines):
+            self._warn("preempted", _PREEMPTIONS)
+        self._live(len(lines))
         if self._phases.phase in {None, Phase.READY}:
             self._phases.reach(Phase.SERVING)
+
+    def _hung(self, lines: Sequence[bytes]) -> None:
+        """Requests that run without a token: three lines of it in a row are worth telling, until tokens come."""
+        for line in lines:
+            if _STILL.search(line):
+                self._still += 1
+            elif b"Avg prompt throughput: " in line:
+                self._still = 0
+        if self._still >= _HUNG:
+            self._warn("hung", f"Requests run and no token came in {self._still} reports: it hangs")
+        else:
+            self._warnings.pop("hung", None)
 
 
 def _is_answer(line: bytes) -> bool:
