@@ -1,12 +1,14 @@
-"""The command line: run, demo, check, ask.
+"""The command line: run, demo, check, ask, diagnose, audit, backup.
 
-Exit codes: 0 all well, 1 not all ready or refused, 2 wrong usage or configuration.
+Exit codes: 0 all well, 1 not all ready or refused (diagnose: crashed; audit: broken), 2 wrong usage or configuration.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import dataclasses
 import getpass
 import json
 import os
@@ -18,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from bot import __version__, app
-from bot.domain.errors import ConfigError, StoreError, UpbotError
+from bot.domain.errors import ConfigError, StoreError, UpbotError, UserError
+from bot.runtime import auditing, diagnosing
+from bot.runtime.clock import SystemClock
 
 USAGE = 2
 
@@ -79,6 +83,25 @@ def _parser() -> argparse.ArgumentParser:
         "--yes", action="store_true", help="without a running bot, where the fleet file allows it: confirm"
     )
     ask.set_defaults(do=_ask)
+
+    read = commands.add_parser("diagnose", help="read an engine's log: where it stands, why it died, what to do")
+    read.add_argument("file", nargs="*", metavar="FILE", help="logs, .gz too; - or none reads stdin")
+    read.add_argument("--json", action="store_true", help="one JSON object a log, or with -f one a change")
+    read.add_argument("-f", "--follow", action="store_true", help="go on reading as they grow, through rotation")
+    read.set_defaults(do=_diagnose)
+
+    audit = commands.add_parser("audit", help="what was done through the bot, by whom; and whether that was changed")
+    _where(audit)
+    audit.add_argument("--verify", action="store_true", help="check the chain; exit 1 names the first broken row")
+    audit.add_argument("--expect", metavar="HASH", help="with --verify: a hash noted earlier that must be in the chain")
+    audit.add_argument("--since", metavar="SPAN", help="24h, 7d, 03:12 (UTC), 2026-11-30")
+    audit.add_argument("--json", action="store_true", help="one JSON object a line")
+    audit.set_defaults(do=_audit)
+
+    backup = commands.add_parser("backup", help="copy the state into a new file, also while the bot runs")
+    _where(backup)
+    backup.add_argument("file", metavar="FILE", type=Path, help="must not exist yet")
+    backup.set_defaults(do=_backup)
     return parser
 
 
@@ -162,6 +185,64 @@ def _ask(arguments: argparse.Namespace) -> int:
         )
     )
     return 0 if is_ok else 1
+
+
+def _diagnose(arguments: argparse.Namespace) -> int:
+    names = list(dict.fromkeys(arguments.file)) or [diagnosing.STDIN]
+    teller = diagnosing.Teller(lambda text: print(text, flush=True), is_json=arguments.json, is_one=len(names) == 1)
+    if diagnosing.STDIN in names and sys.stdin.isatty():
+        print("upbot: give the name of a log, or pipe one in", file=sys.stderr)
+        return USAGE
+    try:
+        readings = _follow(names, teller) if arguments.follow else [diagnosing.read(name) for name in names]
+        for reading in readings:
+            teller.whole(reading)
+    except UserError as error:
+        print(f"upbot: {error}", file=sys.stderr)
+        return USAGE
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
+        return 1
+    return 1 if any(reading.diagnosis().is_crashed for reading in readings) else 0
+
+
+def _follow(names: Sequence[str], teller: diagnosing.Teller) -> Sequence[diagnosing.Reading]:
+    """Follow until Ctrl-C, or until a pipe's end."""
+    follower = diagnosing.Follower([diagnosing.source_of(name) for name in names], SystemClock(), teller.changed)
+    with contextlib.suppress(KeyboardInterrupt):
+        _loop(follower.run)
+    return follower.readings
+
+
+def _audit(arguments: argparse.Namespace) -> int:
+    setup = _setup(arguments, level="error")
+    with app.audit_of(setup) as audit:
+        if arguments.verify or arguments.expect:
+            return _verify(audit.verify(arguments.expect), is_json=arguments.json)
+        since = auditing.since(arguments.since, setup.clock.now())
+        try:
+            for line in auditing.lines(audit.since(since), is_json=arguments.json):
+                print(line)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
+            return 1
+    return 0
+
+
+def _verify(found: app.Verified, *, is_json: bool) -> int:
+    if is_json:
+        print(json.dumps(dataclasses.asdict(found)))
+    elif found.broken_at is not None:
+        print(f"broken at row {found.broken_at}: {found.why}; {found.rows} rows before it hold")
+    else:
+        print(f"{found.rows} rows, unbroken; the newest has the hash {found.newest}")
+    return 0 if found.broken_at is None else 1
+
+
+def _backup(arguments: argparse.Namespace) -> int:
+    size = app.back_up(_setup(arguments, level="error"), arguments.file)
+    print(f"{arguments.file}: {size:,} bytes, checked")
+    return 0
 
 
 def _person(setup: app.Setup) -> str:

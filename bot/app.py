@@ -42,9 +42,18 @@ from bot.runtime.jobs import FleetJobs
 from bot.runtime.prober import Prober
 from bot.runtime.questions import Desk
 from bot.runtime.reach import Reach
+from bot.runtime.schedule import SystemSchedule
+from bot.runtime.scribe import Scribe
 from bot.runtime.steps import Steps
 from bot.runtime.tasks import Tasks
+from bot.runtime.watcher import ROUND, Watcher
+from bot.runtime.witness import Witness
 from bot.settings import Environment, load_fleet
+from bot.stores import backup
+from bot.stores.audit import SqlAudit
+from bot.stores.audit import Verified as Verified  # noqa: PLC0414 - what the command line prints
+from bot.stores.changes import SqlChanges
+from bot.stores.kept import SqlKept
 from bot.stores.sql import Database, SqlOperations, SqlQuestions, SqlSeen, SqlStarts
 
 if TYPE_CHECKING:
@@ -134,15 +143,33 @@ class App:
         self.eyes = Prober(
             fleet=fleet, engines=plugins.engines, transport=self.reach.transport, clock=clock, jobs=self.jobs
         )
+        audit, changes = SqlAudit(database), SqlChanges(database)
+        self.scribe = Scribe(audit, clock, fleet)
+        self.witness = Witness(self.eyes, changes, clock)
         self.switchboard = Switchboard(chat)
-        steps = Steps(fleet, plugins.engines, self.eyes, self.hands, self.jobs, starts, clock)
-        self.executor = Executor(steps, self.switchboard, self.operations, self.tasks)
+        steps = Steps(fleet, plugins.engines, self.witness, self.hands, self.jobs, starts, clock)
+        self.executor = Executor(steps, self.switchboard, self.operations, self.tasks, self.scribe)
+        kept = SqlKept(database)
+        self.watcher = Watcher(fleet, self.witness, self.executor, self.operations, self.switchboard, clock, kept, kept)
         gatherer = Gatherer(
-            fleet, commands, plugins.engines, self.eyes, self.hands, self.executor, self.questions, starts, clock
+            fleet,
+            commands,
+            plugins.engines,
+            self.witness,
+            self.hands,
+            self.executor,
+            self.questions,
+            starts,
+            clock,
+            audit,
+            changes,
+            book=lambda: self.watcher.book,
         )
-        self.desk = Desk(gatherer, self.executor, self.switchboard, self.questions, clock, SystemDice(), self.tasks)
+        self.desk = Desk(
+            gatherer, self.executor, self.switchboard, self.questions, clock, SystemDice(), self.tasks, self.scribe
+        )
         self.dispatcher = Dispatcher(
-            gatherer, self.executor, self.desk, self.switchboard, clock, self.tasks, source.reload
+            gatherer, self.executor, self.desk, self.switchboard, clock, self.tasks, self.scribe, source.reload
         )
         self.door = Door(
             self.dispatcher,
@@ -155,6 +182,8 @@ class App:
             commands,
             clock,
         )
+        self.dispatcher.alarms = self.watcher
+        self.schedule = SystemSchedule()
         self._doorway: asyncio.Server | None = None
 
     async def begin(self, socket: Path | None) -> None:
@@ -163,16 +192,30 @@ class App:
         resumed = self.executor.resume()
         if socket is not None:
             self._doorway = await self.door.serve(socket)
+            self.watcher.load()
+            self.schedule.every(ROUND, self.watcher.round, name="watch")
+            self.schedule.start()
         self.tasks.spawn(self.look_once(), name="first look")
         _log.info("begun", resumed=resumed, servers=len(self.source.fleet.servers))
 
+    async def reload(self) -> str:
+        """Read the fleet file again on a signal to this process; the audit says that nobody typed it."""
+        try:
+            told = await self.source.reload()
+        except ConfigError as error:
+            self.scribe.reloaded(str(error), "SIGHUP", Place(""), is_read=False)
+            raise
+        self.scribe.reloaded(told, "SIGHUP", Place(""), is_read=True)
+        return told
+
     async def look_once(self) -> None:
         """One look at everything, so that the lines are warm when somebody asks, and movement has its first half."""
-        async for _ in self.eyes.look(self.source.fleet.servers, needs=Needs(load=True, log=True)):
+        async for _ in self.witness.look(self.source.fleet.servers, needs=Needs(load=True, log=True)):
             pass
 
     async def end(self) -> None:
         """Leave everything as it is: operations are gone on with at the next start."""
+        self.schedule.stop()
         if self._doorway is not None:
             self._doorway.close()
         await self.tasks.close()
@@ -312,6 +355,11 @@ class Setup:
         return Database(url) if url is not None else Database.file(self.environment.state_dir / "upbot.db")
 
     @property
+    def database_url(self) -> str:
+        """Where the state's database is, as SQLAlchemy says it; it may hold a password."""
+        return self.environment.database or f"sqlite:///{self.environment.state_dir / 'upbot.db'}"
+
+    @property
     def socket(self) -> Path:
         """Where the running bot's door is."""
         return self.environment.state_dir / "ask.sock"
@@ -333,7 +381,7 @@ async def run_slack(setup: Setup, *, http: bool = False) -> None:
         await slack.start(app.dispatcher)
         try:
             async with running(app, setup.socket):
-                await until_stopped(source.reload)
+                await until_stopped(app.reload)
         finally:
             await slack.stop()
             database.close()
@@ -399,7 +447,7 @@ async def run_demo(
             await slack.start(app.dispatcher)
             async with running(app, setup.socket):
                 becoming = asyncio.ensure_future(_become_ready(simulated, slack, app, not_ready))
-                await until_stopped(source.reload)
+                await until_stopped(app.reload)
                 becoming.cancel()
             await slack.stop()
         finally:
@@ -471,6 +519,23 @@ async def ask(
         writer.close()
     await send({"error": "the bot ended while it was answering", "done": True})
     return False
+
+
+@contextmanager
+def audit_of(setup: Setup) -> Iterator[SqlAudit]:
+    """The audit as it is kept; StoreError when there is no state yet."""
+    if setup.environment.database is None and not (setup.environment.state_dir / "upbot.db").exists():
+        raise StoreError(f"there is no state in {setup.environment.state_dir} yet")
+    database = setup.database()
+    try:
+        yield SqlAudit(database)
+    finally:
+        database.close()
+
+
+def back_up(setup: Setup, target: Path) -> int:
+    """Copy the state into a new file; its size in bytes."""
+    return backup.back_up(setup.database_url, target)
 
 
 async def check(setup: Setup) -> list[Finding]:

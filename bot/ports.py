@@ -6,19 +6,22 @@ never throws a library's exception through a port: only those of `bot.domain.err
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from pydantic import BaseModel
 
+from bot.domain.audit import AuditEntry
+from bot.domain.changes import JobMark, ReadinessChange
 from bot.domain.facts import JobFacts, Process, Sight
 from bot.domain.fleet import Hop, Host, Job, Server
 from bot.domain.message import Message
 from bot.domain.needs import Needs as Needs  # noqa: PLC0414 - a look is asked for with it
 from bot.domain.operation import Asked, Operation, Question, Where
 from bot.domain.records import StartRecord as StartRecord  # noqa: PLC0414 - as above
+from bot.domain.watching.alerts import Alert
 
 
 class Clock(Protocol):
@@ -245,6 +248,22 @@ class Hosts(Protocol):
     def transport(self, host: Host) -> Transport: ...
 
 
+class Alarms(Protocol):
+    """Whoever watches: alerts may be acknowledged and silenced. UserError says what there is none of."""
+
+    async def ack(self, id_: str | None, by: str) -> Alert: ...
+    async def silence(self, servers: frozenset[str], length: timedelta, by: str, because: str) -> object: ...
+    async def unsilence(self, servers: frozenset[str]) -> None: ...
+
+
+class Schedule(Protocol):
+    """Does something again and again; a round that takes longer than its span is not begun twice."""
+
+    def every(self, span: timedelta, work: Callable[[], Awaitable[None]], *, name: str) -> None: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
 class Operations(Protocol):
     """Remembers operations; StoreError when it can't, and then nothing that destroys is done."""
 
@@ -276,4 +295,30 @@ class Starts(Protocol):
     def add(self, record: StartRecord) -> None: ...
     def recent(self, limit: int) -> tuple[StartRecord, ...]:
         """The newest so many, the newest last."""
+        ...
+
+    def measured(self, server: str, profile: str, tokens_per_second: float, per_request: float | None) -> None:
+        """Note on the newest good start of that server with that profile how fast it decoded; nothing without one."""
+        ...
+
+
+class Audit(Protocol):
+    """Writes down who did what; never changes what was written. StoreError when it can't: then nothing is destroyed."""
+
+    def write(self, entry: AuditEntry) -> None: ...
+    def recent(self, limit: int) -> tuple[AuditEntry, ...]:
+        """The newest so many, the newest last."""
+        ...
+
+
+class Changes(Protocol):
+    """Remembers what looks have shown: changes of readiness, and how far jobs were."""
+
+    def add(self, changes: Sequence[ReadinessChange], marks: Sequence[JobMark]) -> None: ...
+    def last(self) -> tuple[tuple[ReadinessChange, ...], tuple[JobMark, ...]]:
+        """The newest of each server and of each job."""
+        ...
+
+    def since(self, at: datetime) -> tuple[tuple[ReadinessChange, ...], tuple[JobMark, ...]]:
+        """Those from an instant on, and of each server and job the last before it; the oldest first."""
         ...

@@ -16,6 +16,24 @@ from bot.domain.procedure import restart
 from bot.domain.words import Words
 from bot.domain.world import World
 
+TYPED = (
+    "chunked-prefill-size",
+    "context-length",
+    "cuda-graph-max-bs",
+    "gpu-memory-utilization",
+    "mamba-full-memory-ratio",
+    "max-mamba-cache-size",
+    "max-model-len",
+    "max-num-batched-tokens",
+    "max-num-seqs",
+    "max-prefill-tokens",
+    "max-running-requests",
+    "max-total-tokens",
+    "mem-fraction-static",
+    "schedule-conservativeness",
+)
+"""Flags that may be typed along: numbers that size a server. Whatever else a server needs stands in the fleet file."""
+
 
 def decide(words: Words, world: World, now: datetime) -> Decision:
     """Plan the restart, or ask which servers are meant."""
@@ -38,12 +56,18 @@ def _which(world: World) -> Reply:
 COMMAND = Command(
     name="restart",
     summary="stop, start and prove servers, with a profile if one is named; asks before anything healthy dies",
-    usage="restart [servers] [profile] [--rolling] [--again]",
-    examples=("restart no_buffer", "restart gpu3", "restart --rolling no_buffer", "restart no_buffer?"),
+    usage="restart [servers] [profile] [flag=value] [--rolling] [--again]",
+    examples=(
+        "restart no_buffer",
+        "restart gpu3",
+        "restart --rolling no_buffer",
+        "restart no_buffer?",
+        "restart gpu3 mem-fraction-static=0.88",
+    ),
     decide=decide,
     aliases=("r", "reboot"),
     role=Role.OPERATOR,
-    grammar=Grammar(targets=True, profile=True, options=("--rolling", "--again")),
+    grammar=Grammar(targets=True, profile=True, options=("--rolling", "--again"), flags=TYPED),
     needs=Needs(load=True, config=True, log=True, gpu=True),
     needs_job=True,
     changes=True,

@@ -9,10 +9,12 @@ import statistics
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from bot.domain.alerting import alert_lines
 from bot.domain.command import Command, Grammar, Reply
 from bot.domain.facts import JobState, ServerFacts
 from bot.domain.fleet import Server
 from bot.domain.guard import rate
+from bot.domain.limiting import lost
 from bot.domain.message import Line, Lines, Message, Small, Table, bold, line
 from bot.domain.needs import Needs
 from bot.domain.phrases import about, count, names, percent
@@ -22,13 +24,10 @@ from bot.domain.views import DOTS, MANY, footer, hosts_of
 from bot.domain.words import Words
 from bot.domain.world import World
 
-LOSS = 0.1
-"""From a tenth on, what is lost between the servers and the job is worth a word."""
-
 
 def decide(words: Words, world: World, now: datetime) -> Reply:
     """Say what is the same once, and what differs in a row each."""
-    del words, now
+    del words
     servers = world.targets
     ready = [one for one in servers if world.verdict(one.name).readiness is Readiness.READY]
     head = line(bold(f"{len(ready)}/{len(servers)} ready"), f" · {hosts_of(servers)}")
@@ -41,6 +40,7 @@ def decide(words: Words, world: World, now: datetime) -> Reply:
             head,
             (
                 *blocks,
+                *_alerts(world, now),
                 *((Table(("server", "running", "tok/s"), rows),) if rows else ()),
                 Lines(_rates(world, servers)),
                 Small(footer(world)),
@@ -48,6 +48,13 @@ def decide(words: Words, world: World, now: datetime) -> Reply:
         ),
         is_ok=len(ready) == len(servers),
     )
+
+
+def _alerts(world: World, now: datetime) -> tuple[Lines, ...]:
+    """What fires now."""
+    on = [one for one in world.book.alerts if one.is_on]
+    everyone = [server.name for server in world.fleet.servers]
+    return (Lines(alert_lines(on, everyone, now)),) if on else ()
 
 
 def _row(world: World, server: Server) -> tuple[Line, ...]:
@@ -128,8 +135,8 @@ def _rates(world: World, servers: Sequence[Server]) -> tuple[Line, ...]:
     for job in world.fleet.jobs if is_whole else ():
         facts = world.job(job.name)
         if facts is not None and facts.state is JobState.RUNNING and facts.rate and total > 0:
-            lost = 1 - facts.rate / total
-            tail = f": {percent(lost)} is lost between them" if lost >= LOSS else ""
+            share = lost(total, facts.rate)
+            tail = f": {percent(share)} is lost between them" if share is not None else ""
             lines.append(line(f"{about(facts.rate)} arrive at the job{tail}"))
     silent = [server.name for server in servers if world.facts(server.name).movement.still_since is not None]
     if silent:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from bot.domain.diagnosis import Diagnosis, Phase
 from bot.domain.errors import StepFailed
@@ -68,6 +69,10 @@ class PretendServer:
     foreign: Process | None = None
     speed: float = 1.0
     extra_start: float = 0.0
+    load_says: dict[str, Any] = field(default_factory=dict)
+    """Numbers that it tells instead of its own, by the names of Load."""
+    gpu_says: dict[str, Any] = field(default_factory=dict)
+    """What its GPUs show instead, by the names of Gpu."""
     signals: list[str] = field(default_factory=list)
 
 
@@ -188,7 +193,8 @@ class PretendFleet:
             running, 0, seats, self._tokens(one), tokens_per_second=0.0 if still else running * per,
             kv_usage=0.21, mamba_usage=0.61 if running else 0.0,
         )  # fmt: skip
-        movement = Movement(still, 0.0 if still else running * per) if needs.load else Movement()
+        load = replace(load, **one.load_says)
+        movement = Movement(still, 0.0 if still else load.tokens_per_second) if needs.load else Movement()
         return replace(
             facts,
             load=load if needs.load else Load(running=running),
@@ -244,7 +250,8 @@ class PretendFleet:
             if one.pid is not None:
                 uses = (GpuUse(one.pid, "sglang::scheduler", 120_000, one.server.name),)
             is_held = one.pid is not None or (one.memory_free_at is not None and now < one.memory_free_at)
-            gpus.append(Gpu(index, f"GPU-{index}", "H200", 120_000 if is_held else 4, 143_771, uses=uses))
+            gpu = Gpu(index, f"GPU-{index}", "H200", 120_000 if is_held else 4, 143_771, uses=uses)
+            gpus.append(replace(gpu, **one.gpu_says))
         return tuple(gpus)
 
     def _tail(self, one: PretendServer) -> tuple[str, ...]:
@@ -272,6 +279,8 @@ class PretendFleet:
         one = self.servers[server.name]
         sign = "KILL" if force else "TERM"
         self.signalled.append((server.name, process.pid, sign))
+        if one.foreign is not None and one.foreign.pid == process.pid:
+            one.foreign = None
         if one.pid != process.pid or (one.ignores_sigterm and not force):
             return
         await self.clock.sleep(seconds(0.1))

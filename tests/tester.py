@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from bot.domain.errors import ConfigError
+from bot.domain.audit import AuditEntry
+from bot.domain.errors import ConfigError, StoreError
 from bot.domain.flags import Flags
 from bot.domain.fleet import Channel, Fallback, Fleet, Hop, Host, Job, Launch, Person, Profile, Role, Server
 from bot.domain.message import Answers, Button, Buttons, Message, Says, plain
@@ -24,8 +25,12 @@ from bot.runtime.door import Switchboard
 from bot.runtime.executor import Executor
 from bot.runtime.gathering import Gatherer
 from bot.runtime.questions import Desk
+from bot.runtime.scribe import Scribe
 from bot.runtime.steps import Steps
 from bot.runtime.tasks import Tasks
+from bot.runtime.witness import Witness
+from bot.stores.audit import SqlAudit
+from bot.stores.changes import SqlChanges
 from bot.stores.sql import Database, SqlOperations, SqlQuestions, SqlStarts
 from tests.jumping import JumpingClock, run
 from tests.pretend import PretendFleet, PretendJobs
@@ -131,6 +136,17 @@ class PretendChat:
         self.signs.append((ref.id, sign, on))
 
 
+class PretendAudit(SqlAudit):
+    """The audit, on a disk that can be full."""
+
+    is_full = False
+
+    def write(self, entry: AuditEntry) -> None:
+        if self.is_full:
+            raise StoreError("the state in upbot.db can't be read or written: database or disk is full")
+        super().write(entry)
+
+
 class Bot:
     """A whole bot over a pretend fleet; ``restarted`` makes a new one over the same store, chat and fleet."""
 
@@ -158,18 +174,34 @@ class Bot:
             SqlQuestions(self.database),
             SqlStarts(self.database),
         )
-        self.operations, self.questions = operations, questions
+        self.operations, self.questions, self.starts = operations, questions, starts
         engines = {"sglang": SGLANG}
         get_fleet = lambda: self.fleet_value  # noqa: E731
-        steps = Steps(get_fleet, engines, self.fleet, self.fleet, self.jobs, starts, self.clock)
-        self.executor = Executor(steps, self.switchboard, operations, self.tasks)
+        self.audit, self.changes = PretendAudit(self.database), SqlChanges(self.database)
+        self.scribe = Scribe(self.audit, self.clock, get_fleet)
+        eyes = Witness(self.fleet, self.changes, self.clock)
+        steps = Steps(get_fleet, engines, eyes, self.fleet, self.jobs, starts, self.clock)
+        self.executor = Executor(steps, self.switchboard, operations, self.tasks, self.scribe)
         commands = tuple(load("handlers", "COMMAND").values())
         gatherer = Gatherer(
-            get_fleet, commands, engines, self.fleet, self.fleet, self.executor, questions, starts, self.clock
+            get_fleet,
+            commands,
+            engines,
+            eyes,
+            self.fleet,
+            self.executor,
+            questions,
+            starts,
+            self.clock,
+            self.audit,
+            self.changes,
         )
-        self.desk = Desk(gatherer, self.executor, self.switchboard, questions, self.clock, SeededDice(), self.tasks)
+        dice = SeededDice()
+        self.desk = Desk(
+            gatherer, self.executor, self.switchboard, questions, self.clock, dice, self.tasks, self.scribe
+        )
         self.dispatcher = Dispatcher(
-            gatherer, self.executor, self.desk, self.switchboard, self.clock, self.tasks, self._reload
+            gatherer, self.executor, self.desk, self.switchboard, self.clock, self.tasks, self.scribe, self._reload
         )
 
     async def _reload(self) -> str:

@@ -27,7 +27,8 @@ class Grammar:
 
     ``options`` are words that begin with dashes; ``words`` are sub-commands ("stop", "start"); ``recalls`` means
     that without a target the last one named in the thread, or lately in the channel, is meant; ``rest`` is how many
-    words are taken as they stand (more are talk).
+    words are taken as they stand (more are talk). ``flags`` are the launch flags that may be typed along.
+    ``when`` takes words that say when ("2h", "03:12"), ``because`` a reason up to the end.
     """
 
     targets: bool = False
@@ -35,9 +36,12 @@ class Grammar:
     job: bool = False
     number: bool = False
     recalls: bool = False
+    when: bool = False
+    because: bool = False
     rest: int = 0
     options: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,30 @@ class SetPace:
     every: timedelta | None
 
 
-Change = CancelOpen | ReloadFleet | SetPace
+@dataclass(frozen=True, slots=True)
+class AckAlert:
+    """Somebody has seen an alert: the one of that id, or the newest that fires (None)."""
+
+    alert: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SilenceAlerts:
+    """Say nothing of these servers for so long."""
+
+    servers: tuple[str, ...]
+    length: timedelta
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnsilenceAlerts:
+    """End the silences about these servers; none named: all."""
+
+    servers: tuple[str, ...]
+
+
+Change = AckAlert | CancelOpen | ReloadFleet | SetPace | SilenceAlerts | UnsilenceAlerts
 Decision = Reply | Plan | Change
 
 
@@ -77,7 +104,8 @@ class Command:
 
     ``is_everyday`` marks a word that people also use among themselves: followed by what is no target it is talk,
     and the bot keeps silent. ``changes`` marks a command that acts: it never guesses, and with a question mark
-    at its end it only shows its plan. ``asks_installed`` has the installed version's own flags read before it decides.
+    at its end it only shows its plan. ``asks_installed`` has the installed version's own flags read before it decides,
+    ``needs_history`` what is kept of the past.
     """
 
     name: str
@@ -93,3 +121,4 @@ class Command:
     changes: bool = False
     is_everyday: bool = False
     asks_installed: bool = False
+    needs_history: bool = False

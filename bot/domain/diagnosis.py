@@ -40,6 +40,26 @@ STARTING = (
 )
 
 
+_CAUSES = {
+    "cuda_oom": "out of GPU memory",
+    "memory_fraction_too_low": "memory fraction too low, no room for the cache",
+    "memory_fraction_too_high": "memory fraction too high, no room beside the cache",
+    "port_in_use": "port in use",
+    "nccl": "NCCL failed",
+    "argument_conflict": "flags that do not go together",
+    "kernel_unsupported": "a kernel that this GPU or build lacks",
+    "host_oom_killed": "killed from outside (SIGKILL; perhaps the host's OOM killer)",
+    "scheduler_exception": "an exception in the engine",
+}
+
+
+def said_cause(cause: str | None) -> str:
+    """A cause as a sentence has it: "out of GPU memory"; "a crash" where none is known."""
+    if cause is None:
+        return "a crash"
+    return _CAUSES.get(cause) or cause.removeprefix("other:").replace("_", " ")
+
+
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """What a reader makes of the log so far.

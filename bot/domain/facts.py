@@ -71,6 +71,7 @@ class GpuUse:
     memory_mib: int | None
     server: str | None = None
     age: timedelta | None = None
+    started: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,7 @@ class Server:
 
     ``usual`` is the profile that it runs when nobody named another. ``log`` may hold a leading ``~``.
     ``grace`` is how long it may take to end after SIGTERM; ``start_limit`` how long a start may take.
+    ``launcher_settings`` is what stands in the fleet file beside the launcher's name.
     """
 
     name: str
@@ -103,6 +104,11 @@ class Server:
     grace: timedelta = timedelta(seconds=30)
     start_limit: timedelta = timedelta(minutes=30)
     target: float | None = None
+    launcher_settings: tuple[tuple[str, str], ...] = ()
+
+    def launcher_setting(self, key: str, default: str = "") -> str:
+        """A setting of its launcher, or the default."""
+        return dict(self.launcher_settings).get(key, default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +224,8 @@ class Fleet:
         channel = self.channel(place)
         if channel is None or not channel.targets:
             return self.servers
-        chosen = [server for token in channel.targets for server in self.select(token) or ()]
-        return tuple(server for server in self.servers if server in chosen)
+        chosen = {server.name for token in channel.targets for server in self.select(token) or ()}
+        return tuple(server for server in self.servers if server.name in chosen)
 
     def select(self, token: str) -> tuple[Server, ...] | None:
         """The servers that a word names, in the fleet's order; None when it names nothing.
@@ -265,6 +271,12 @@ class Fleet:
             *(job.name for job in self.jobs),
             *sorted(groups),
         )
+
+
+def unit_name(server: str, configured: str = "") -> str:
+    """The systemd unit of a server: the one that is configured, else one of its own."""
+    name = configured or f"upbot-{server}"
+    return name if name.endswith(".service") else f"{name}.service"
 
 
 _Named = TypeVar("_Named", Host, Server)

@@ -9,6 +9,7 @@ from datetime import timedelta
 from bot.domain.command import Reply
 from bot.domain.facts import JobState, ServerFacts
 from bot.domain.fleet import Job, Server
+from bot.domain.foreign import foreigners
 from bot.domain.message import Button, Buttons, Line, Lines, Look, Message, Says, bold, code, line, says
 from bot.domain.operation import Operation
 from bot.domain.phrases import about, count, listing, names, span
@@ -16,9 +17,6 @@ from bot.domain.plan import Before, Stake, Victim
 from bot.domain.readiness import Readiness
 from bot.domain.records import StartRecord
 from bot.domain.world import World
-
-FOREIGN_MIB = 1024
-"""A context of some hundred MiB is a driver's own; from 1 GiB on it is somebody's (facts: orphan contexts)."""
 
 
 def stakes(world: World, servers: Sequence[Server]) -> tuple[Stake, ...]:
@@ -138,28 +136,16 @@ def busy_reply(world: World, operation: Operation) -> Reply:
 
 def obstacles(world: World, servers: Sequence[Server]) -> Message | None:
     """What is in the way of a start on these servers' ports and GPUs, named; None when nothing is."""
-    found: list[Line] = []
-    for server in servers:
-        facts = world.facts(server.name)
-        owner, process = facts.port_owner, facts.process
-        if owner is not None and (process is None or process.pid not in (owner.pid, owner.parent)):
-            age = f", {span(owner.age)} old" if owner.age else ""
-            shown = " ".join(owner.argv)[:80]
-            found.append(
-                line(f"{server.name}: port {server.port} is held by pid {owner.pid}{age}: ", code(shown or "unknown"))
-            )
-        for gpu in facts.gpus:
-            for use in gpu.uses:
-                if use.server is None and (use.memory_mib is None or use.memory_mib >= FOREIGN_MIB):
-                    size = f"{use.memory_mib / 1024:.0f} GiB" if use.memory_mib is not None else "memory"
-                    age = f", {span(use.age)} old" if use.age is not None else ""
-                    found.append(
-                        line(f"{server.name}: GPU {gpu.index} has {size} held by pid {use.pid}{age}: ", code(use.name))
-                    )
+    found = foreigners(world, servers)
     if not found:
         return None
     head = line(bold("Not started: "), "something else holds a port or GPU memory. Nothing was touched.")
-    return Message(head, (Lines(tuple(found)),))
+    lines = tuple(
+        line(f"{one.server}: {one.why} by pid {one.pid}{one.age_words}: ", code(one.what)) for one in found[:16]
+    )
+    able = [one for one in found if one.started is not None][:3]
+    buttons = tuple(Button(f"Kill {one.pid}…", Says(f"kill {one.pid}")) for one in able)
+    return Message(head, (Lines(lines), *((Buttons(buttons),) if buttons else ())))
 
 
 def unreachable_reply(world: World, servers: Sequence[Server], verb: str) -> Reply | None:

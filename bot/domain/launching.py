@@ -31,7 +31,7 @@ def flags_for(server: Server, profile: Profile | None) -> Flags:
     return server.launch.flags.merged(profile.flags, profile.without)
 
 
-def order(world: World, server: Server, asked: str | None) -> StartOrder:
+def order(world: World, server: Server, asked: str | None, typed: Flags = Flags()) -> StartOrder:
     """The launch of one server, with every secret hidden, since an order is shown and stored.
 
     Without a profile asked for, a process that runs flags of its own ("custom") is launched with just those
@@ -39,10 +39,10 @@ def order(world: World, server: Server, asked: str | None) -> StartOrder:
     """
     engine, facts = world.engines[server.engine], world.facts(server.name)
     if asked is None and facts.process is not None and facts.profile == CUSTOM:
-        return StartOrder(server.name, engine.flags_of(facts.process.argv), CUSTOM)
+        return StartOrder(server.name, engine.flags_of(facts.process.argv).merged(typed), CUSTOM, typed)
     profile = profile_for(world, server, asked)
-    flags = engine.flags_of(engine.launch_argv(server, flags_for(server, profile)))
-    return StartOrder(server.name, flags, profile.name if profile is not None else CUSTOM)
+    flags = engine.flags_of(engine.launch_argv(server, flags_for(server, profile))).merged(typed)
+    return StartOrder(server.name, flags, profile.name if profile is not None else CUSTOM, typed)
 
 
 def command(fleet: Fleet, engine: Engine, server: Server, new: StartOrder) -> tuple[tuple[str, ...], Mapping[str, str]]:

@@ -80,6 +80,7 @@ class Operation:
     ended_at: datetime | None = None
     outcome: str = ""
     stopper: str | None = None
+    is_compared: bool = False
 
     @property
     def is_live(self) -> bool:

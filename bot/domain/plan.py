@@ -26,12 +26,19 @@ class Victim:
 class StartOrder:
     """One server to be launched: its flags, secrets hidden, and what they are called.
 
-    The command line is made of it at the moment of the launch, when the secrets are put back.
+    The command line is made of it at the moment of the launch, when the secrets are put back. ``typed`` are those
+    that were typed along; they stand in ``flags`` too.
     """
 
     server: str
     flags: Flags
     profile: str = "custom"
+    typed: Flags = Flags()
+
+    @property
+    def called(self) -> str:
+        """What these flags are called in the records: with flags typed along they are no profile's."""
+        return "custom" if self.typed.items else self.profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,28 @@ class CompareThroughput:
     after: timedelta
 
 
-Step = StopJob | EndServers | AwaitFree | StartServers | Prove | ResumeJob | CompareThroughput
+@dataclass(frozen=True, slots=True)
+class ComparePeers:
+    """After a while, say how one server does beside its peers, and offer to go on or back."""
+
+    server: str
+    peers: tuple[str, ...]
+    after: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class EndForeign:
+    """End one process that is no server of ours, and nothing else; ``server`` is the one it stands in the way of."""
+
+    server: str
+    pid: int
+    started: int
+    what: str
+
+
+Step = (
+    ComparePeers | EndForeign | StopJob | EndServers | AwaitFree | StartServers | Prove | ResumeJob | CompareThroughput
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +146,8 @@ class Plan:
 
     ``question`` is what is asked (its buttons are added by who posts it); None means that nothing healthy is at
     stake and it starts at once. ``is_preview`` shows the question's text and acts never. With ``stops_on_failure``
-    the first server that fails ends the rest (rolling); without it the others go on.
+    the first server that fails ends the rest (rolling); without it the others go on. With ``goes_back`` servers that
+    fail to start are started with ``back_to`` without being asked for.
     """
 
     verb: str
@@ -134,6 +163,7 @@ class Plan:
     stops_on_failure: bool = False
     is_preview: bool = False
     has_alternative: tuple[str, str] | None = None
+    goes_back: bool = False
 
     @property
     def needs_confirmation(self) -> bool:

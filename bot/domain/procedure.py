@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import statistics
+import json
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bot.domain.command import Reply
-from bot.domain.flags import FlagChange
-from bot.domain.fleet import Job, Profile, Server
+from bot.domain.flags import FlagChange, Flags
+from bot.domain.fleet import Fallback, Job, Profile, Server
 from bot.domain.guard import (
     before,
     busy_reply,
@@ -21,11 +23,13 @@ from bot.domain.guard import (
     victims,
     whom,
 )
-from bot.domain.launching import changes, flag_problems, order, profile_for
+from bot.domain.launching import CUSTOM, changes, flag_problems, order, profile_for
+from bot.domain.limit_words import brief
+from bot.domain.limiting import groups
 from bot.domain.message import Line, Lines, Message, Small, bold, code, line, says
-from bot.domain.phrases import about, percent
 from bot.domain.plan import (
     AwaitFree,
+    ComparePeers,
     CompareThroughput,
     EndServers,
     Plan,
@@ -40,6 +44,9 @@ from bot.domain.readiness import Readiness
 from bot.domain.words import Words
 from bot.domain.world import World
 
+_PLAIN = re.compile(r"(?!(?:yes|no|on|off|true|false|null)\Z)[A-Za-z0-9/][\w./+-]*", re.IGNORECASE | re.ASCII)
+"""Values that need no quotes in a fleet file."""
+
 
 def restart(words: Words, world: World) -> Reply | Plan:
     """End what runs and start it again, with a profile when one is named."""
@@ -47,12 +54,13 @@ def restart(words: Words, world: World) -> Reply | Plan:
     if (refusal := _not_now(world, servers, "restart")) is not None:
         return refusal
     profile = words.profile
-    chosen = _without_the_same(world, servers, profile) if "--again" not in words.options else servers
+    is_new = "--again" in words.options or bool(words.flags.items)
+    chosen = servers if is_new else _without_the_same(world, servers, profile)
     if not chosen:
         text = f"{len(servers)}/{len(servers)} already run {profile} and are healthy: nothing to do."
         again = f"restart {profile} --again" + _named(words)
         return Reply(Message(line(bold(text)), (insist("Restart all the same…", again),)))
-    orders = tuple(order(world, server, profile) for server in chosen)
+    orders = tuple(order(world, server, profile, words.flags) for server in chosen)
     if (refused := _refused(world, chosen, orders)) is not None:
         return refused
     job = job_at_stake(world, chosen)
@@ -143,19 +151,44 @@ def _refused(world: World, servers: Sequence[Server], orders: Sequence[StartOrde
         checked = flag_problems(world, server, new)
         if checked is None or not checked[1]:
             continue
-        _, problems = checked
-        lines: list[Line] = [line(problem.why) for problem in problems]
-        corrected = next((one.corrected for one in problems if one.corrected is not None), None)
-        blocks = [Lines(tuple(lines))]
-        if corrected is not None:
-            blocks.append(Lines((line("corrected: ", code(" ".join(corrected.argv()))),)))
-        where = f"profile {new.profile}" if new.profile != "custom" else "these flags"
-        return Reply(
-            Message(line(bold(f"Not restarted: {where} will not start. "), "Nothing was touched."), tuple(blocks)),
-            is_ok=False,
-        )
+        reasons = Lines(tuple(line(problem.why) for problem in checked[1]))
+        where = f"profile {new.profile}" if new.profile != CUSTOM else "these flags"
+        corrected = next((one.corrected for one in checked[1] if one.corrected is not None), None)
+        blocks = [reasons, *(_corrected(world, server, new, corrected) if corrected is not None else ())]
+        head = line(bold(f"Not restarted: {where} will not start. "), "Nothing was touched.")
+        return Reply(Message(head, tuple(blocks)), is_ok=False)
     blocked = obstacles(world, servers)
     return Reply(blocked, is_ok=False) if blocked is not None else None
+
+
+def _corrected(world: World, server: Server, new: StartOrder, right: Flags) -> list[Lines]:
+    """What the fleet file should say, a line for each flag that changes.
+
+    What has another name now, or none, is mended where it stands; another value is the profile's, which goes on top.
+    """
+    profile = world.fleet.profile(new.profile)
+    of_server = {name for name, _ in server.launch.flags} - {name for name, _ in (profile.flags if profile else ())}
+    changed = new.flags.changes_to(right)
+    gone = [one for one in changed if one.after is None]
+    told: dict[bool, list[Line]] = {}
+    for change in (one for one in changed if one.after is not None):
+        old = next((one for one in gone if one.before == change.after), None)
+        gone = [one for one in gone if one is not old]
+        instead = f"   instead of {old.name}" if old is not None else ""
+        is_own = profile is not None and old is not None and old.name in of_server
+        told.setdefault(is_own, []).append(line(code(_as_written(change)), instead))
+    for change in gone:
+        is_own = profile is not None and change.name in of_server
+        told.setdefault(is_own, []).append(line("without ", code(change.name)))
+    whose = {False: f"profile {profile.name}" if profile else "the flags", True: f"the flags of {server.name}"}
+    return [Lines((line(f"{whose[is_own]} should say:"), *told[is_own])) for is_own in sorted(told)]
+
+
+def _as_written(change: FlagChange) -> str:
+    """A flag as it stands in a fleet file: "page-size: 1", "disable-overlap-schedule: true"."""
+    values = [one if _PLAIN.fullmatch(one) else json.dumps(one, ensure_ascii=False) for one in change.after or ()]
+    value = values[0] if len(values) == 1 else f"[{', '.join(values)}]" if values else "true"
+    return f"{change.name}: {value}"
 
 
 def _steps(
@@ -198,6 +231,7 @@ def _plan(
     at_stake = stakes(world, servers)
     subject = whom(world, servers)
     with_profile = f" with profile {words.profile}" if words.profile else ""
+    with_profile += "".join(f" {name}={' '.join(values)}" for name, values in words.flags)
     is_rolling = "--rolling" in words.options and len(servers) > 1
     one_by_one = ", one after the other" if is_rolling else ""
     old = {facts.profile for server in servers if (facts := world.facts(server.name)).profile}
@@ -225,11 +259,38 @@ def _plan(
         confirm_label=f"Restart {subject.split(' (')[0]}",
         stakes=at_stake,
         before=before(world, servers),
-        back_to=next(iter(old)) if len(old) == 1 and not old & {"custom", words.profile} else None,
+        back_to=next(iter(old)) if len(old) == 1 and not old & {CUSTOM, words.profile} else None,
         stops_on_failure=is_rolling,
         is_preview=words.is_question,
-        has_alternative=_one_by_one(words, servers) if not is_rolling and len(servers) > 1 else None,
+        has_alternative=_alternative(words, world, servers) if not is_rolling and len(servers) > 1 else None,
+        goes_back=profile is not None and profile.fallback is Fallback.AUTO,
     )
+
+
+def canary(words: Words, world: World) -> Reply | Plan:
+    """Restart one server with a profile, and compare it with its peers before anybody bets the fleet on it."""
+    plan = restart(words, world)
+    if isinstance(plan, Reply):
+        return plan
+    (server,) = world.targets
+    peers = tuple(one.name for one in world.fleet.servers if one.name != server.name and one.engine == server.engine)
+    steps = tuple(step for step in plan.steps if not isinstance(step, CompareThroughput))
+    return replace(
+        plan,
+        verb="canary",
+        title=f"Canary {server.name} · {words.profile}",
+        steps=(*steps, ComparePeers(server.name, peers, world.fleet.limits.compare_after)),
+        confirm_label=f"Canary on {server.name}",
+    )
+
+
+def _alternative(words: Words, world: World, servers: Sequence[Server]) -> tuple[str, str]:
+    """What may be wiser: a canary for a profile that never ran here, else one server after the other."""
+    is_untried = not any(one.is_ready and one.profile == words.profile for one in world.starts)
+    if words.profile is not None and is_untried and not words.flags.items:
+        last = servers[-1].name
+        return f"Canary on {last}", f"canary {words.profile} {last}"
+    return _one_by_one(words, servers)
 
 
 def _one_by_one(words: Words, servers: Sequence[Server]) -> tuple[str, str]:
@@ -299,22 +360,6 @@ def _record(world: World, servers: Sequence[Server], profile: Profile) -> list[s
 
 
 def _why(world: World, servers: Sequence[Server]) -> str:
-    """What holds the servers back now, when it is their number of seats."""
-    loads = [world.facts(server.name).load for server in servers]
-    full = [one for one in loads if one.running is not None and one.max_running]
-    if not full:
-        return ""
-    running = statistics.median(one.running or 0 for one in full)
-    most = statistics.median(one.max_running or 0 for one in full)
-    if running < 0.8 * most:
-        return ""
-    queued = sum(one.queued or 0 for one in full)
-    parts = [f"{running:.0f} of {most:.0f} seats taken"]
-    kv = [one.kv_usage for one in full if one.kv_usage is not None]
-    mamba = [one.mamba_usage for one in full if one.mamba_usage is not None]
-    if mamba and (not kv or statistics.median(kv) < 0.8):
-        parts.append(f"Mamba state holds the cap ({percent(statistics.median(mamba))})")
-    elif kv:
-        parts.append(f"KV cache {percent(statistics.median(kv))} used")
-    parts.append("queue empty" if not queued else f"{about(queued)} queued")
-    return ", ".join(parts)
+    """What holds most of the servers back now, when it is their number of seats or their cache."""
+    found = groups(world, servers)
+    return brief(found[0]) if found else ""

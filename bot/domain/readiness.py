@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from http import HTTPStatus
 
-from bot.domain.diagnosis import Phase
+from bot.domain.diagnosis import Phase, said_cause
 from bot.domain.facts import Answer, Outcome, Process, ServerFacts
 from bot.domain.phrases import span
 
@@ -58,7 +58,7 @@ def judge(facts: ServerFacts, now: datetime) -> Verdict:
     if facts.unreachable is not None:
         return Verdict(Readiness.UNREACHABLE, facts.unreachable)
     if facts.is_pending:
-        return Verdict(Readiness.UNKNOWN)
+        return Verdict(Readiness.UNKNOWN, _crash_in_log(facts))
     if facts.process is None:
         return _without_process(facts) if facts.sees_processes else _by_answers(facts, now)
     return _with_process(facts, now)
@@ -71,7 +71,7 @@ def _without_process(facts: ServerFacts) -> Verdict:
             Readiness.DOWN, f"port answers, but the process is not ours (pid {owner.pid}, {_command(owner.argv)})"
         )
     if diagnosis is not None and diagnosis.is_crashed:
-        return Verdict(Readiness.CRASHED, diagnosis.cause or "crashed")
+        return Verdict(Readiness.CRASHED, said_cause(diagnosis.cause) if diagnosis.cause else "crashed")
     if diagnosis is not None and diagnosis.phase is Phase.STOPPED:
         return Verdict(Readiness.DOWN, "stopped")  # SGLang kills itself at the end of a drain: its status lies
     if facts.exit_status in _ASKED_TO_END:
@@ -90,7 +90,7 @@ def _with_process(facts: ServerFacts, now: datetime) -> Verdict:
     if answer is None or answer.outcome is Outcome.REFUSED or (owner is None and answer.outcome in _NO_ANSWER):
         return _without_port(facts, process)
     if answer.outcome is Outcome.PENDING:
-        return Verdict(Readiness.UNKNOWN)
+        return Verdict(Readiness.UNKNOWN, _crash_in_log(facts))
     if owner is None and _is_starting(facts):
         return Verdict(Readiness.STARTING, _doing(facts))  # whoever answers there, our log says that we do not
     if _stands_still(facts):
@@ -109,7 +109,7 @@ def _latest(facts: ServerFacts) -> Answer | None:
 def _without_port(facts: ServerFacts, process: Process) -> Verdict:
     diagnosis = facts.diagnosis
     if diagnosis is not None and diagnosis.is_crashed:
-        return Verdict(Readiness.STARTING, f"{diagnosis.cause or 'a crash'} in the log, process still alive")
+        return Verdict(Readiness.STARTING, f"{said_cause(diagnosis.cause)} in the log, process still alive")
     if diagnosis is not None and diagnosis.phase is Phase.STOPPED:
         return Verdict(Readiness.DRAINING, "asked to end, its port is closed")
     return Verdict(Readiness.STARTING, _doing(facts) if _is_starting(facts) else f"process alive {span(process.age)}")
@@ -127,7 +127,7 @@ def _answering(facts: ServerFacts, answer: Answer) -> Verdict:
     if answer is not facts.health and _is_starting(facts):
         return Verdict(Readiness.STARTING, _doing(facts))  # its main process answers while the first request warms up
     if diagnosis is not None and diagnosis.is_crashed:
-        return Verdict(Readiness.READY, f"{diagnosis.cause or 'a crash'} in the log, yet it answers")
+        return Verdict(Readiness.READY, f"{said_cause(diagnosis.cause)} in the log, yet it answers")
     return Verdict(Readiness.READY, "" if answer.is_ok else f"answers HTTP {answer.status}")
 
 
@@ -150,10 +150,10 @@ def _not_ok(facts: ServerFacts, answer: Answer) -> Verdict:
     said = f"HTTP {answer.status}" if answer.status else answer.why or "no answer"
     if diagnosis is not None and diagnosis.phase is Phase.STOPPED:
         return Verdict(Readiness.DRAINING, "asked to end, finishing its requests")
-    if facts.movement.tokens_per_second:
+    if facts.movement.tokens_per_second and answer.outcome is not Outcome.BROKEN:
         return Verdict(Readiness.READY, f"{said} at {_path(facts, answer)}, yet tokens move")
     if diagnosis is not None and diagnosis.is_crashed:
-        return Verdict(Readiness.HUNG, f"{diagnosis.cause or 'a crash'} in the log, process still alive")
+        return Verdict(Readiness.HUNG, f"{said_cause(diagnosis.cause)} in the log, process still alive")
     if answer.outcome is Outcome.TIMED_OUT:
         return Verdict(Readiness.HUNG, f"no answer for {span(answer.took)}")
     if _is_starting(facts):
@@ -170,6 +170,12 @@ def _path(facts: ServerFacts, answer: Answer) -> str:
 
 def _is_starting(facts: ServerFacts) -> bool:
     return facts.diagnosis is not None and facts.diagnosis.is_starting
+
+
+def _crash_in_log(facts: ServerFacts) -> str:
+    """What is known before it answers: a server that has just crashed accepts and says nothing for some seconds."""
+    diagnosis = facts.diagnosis
+    return f"{said_cause(diagnosis.cause)} in the log" if diagnosis is not None and diagnosis.is_crashed else ""
 
 
 def _doing(facts: ServerFacts) -> str:

@@ -9,7 +9,10 @@ from datetime import datetime, timedelta
 
 @dataclass(frozen=True, slots=True)
 class StartRecord:
-    """One start that came to its end: which phases took how long, and whether it got ready."""
+    """One start that came to its end: which phases took how long, and whether it got ready.
+
+    ``tokens_per_second`` is what the server decoded a while after it, ``per_request`` what one running request got.
+    """
 
     server: str
     profile: str
@@ -21,3 +24,5 @@ class StartRecord:
     max_total_tokens: int | None = None
     cause: str | None = None
     version: str | None = None
+    tokens_per_second: float | None = None
+    per_request: float | None = None

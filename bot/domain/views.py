@@ -65,7 +65,13 @@ def operation_line(operation: Operation, world: World) -> str:
 
 def footer(world: World) -> tuple[Line, ...]:
     """The small print below a look: jobs, and what else goes on."""
-    jobs = [job_line(facts) for job in world.fleet.jobs if (facts := world.job(job.name)) is not None]
+    is_looking = not world.sight.is_complete
+    seen = [(job.name, world.job(job.name)) for job in world.fleet.jobs]
+    jobs = [
+        job_line(facts) if facts is not None else f"job {name}: looking"
+        for name, facts in seen
+        if facts is not None or is_looking
+    ]
     live = [operation_line(one, world) for one in world.operations if one.is_live]
     rest = " · ".join(live) if live else "nothing else running"
     return (line(" · ".join([*jobs, rest])),)

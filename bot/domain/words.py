@@ -16,13 +16,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bot.domain.command import Command
+from bot.domain.flags import Flags
 from bot.domain.fleet import Fleet
 from bot.domain.message import Message, code, says
+from bot.domain.moments import is_moment
 
 LONGEST = 400
 """Characters; what is longer is not a command."""
 
 _ENDING = "?!.,;:"
+_ANYBODYS = frozenset({"all", "everything", "fleet"})
+"""Targets that people also say to each other: beside words that nobody knows, they do not make it a command."""
 _SAFE = re.compile(r"(no|nope|stop|wait|don'?t|cancel|abort|halt)\b(?!-)", re.IGNORECASE)
 _IS_UP = re.compile(
     r"(it('?s)?|they('?re)?|all|everything('?s)?|the servers?)?\s*(is|are)?\s*(still\s+|already\s+)?"
@@ -48,7 +52,9 @@ class Words:
     options: frozenset[str] = frozenset()
     words: tuple[str, ...] = ()
     number: int | None = None
+    flags: Flags = Flags()
     rest: str = ""
+    when: str = ""
     is_question: bool = False
 
 
@@ -102,7 +108,8 @@ def interpret(
     words = reading.words(text, is_question=is_question)
     if isinstance(words, Words):
         return _filled(words, command, fleet, channel, recalled)
-    is_talk = command.is_everyday and not mentions_bot and not reading.found and words.suggestion is None
+    is_near = words.suggestion is not None and len(tokens) == 2  # one word beside it may be a mistyped target
+    is_talk = command.is_everyday and not mentions_bot and not reading.found and not is_near
     return None if is_talk else Hint(words.message(command))
 
 
@@ -155,8 +162,12 @@ class _Reading:
             bare = token.rstrip("?!.,")
             if not bare:
                 continue
+            if self.command.grammar.because and token.lower() == "because":
+                rest = " ".join(self.tokens[list(self.tokens).index(token) + 1 :])
+                self.values = replace(self.values, rest=rest)
+                break
             if self._take(token) or self._take(bare):
-                self.found += 1
+                self.found += bare.lower() not in _ANYBODYS
             else:
                 unknown = unknown or _Unknown(token, self._near(token))
         if unknown is not None:
@@ -176,7 +187,11 @@ class _Reading:
             self.values = replace(self.values, profile=profile.name)
         elif grammar.job and (job := self.fleet.job(token)):
             self.values = replace(self.values, job=job.name)
-        elif grammar.number and re.fullmatch(r"\d{1,4}", word) and self.values.number is None:
+        elif grammar.flags and (flag := _typed_flag(word, token, grammar.flags)) is not None:
+            self.values = replace(self.values, flags=self.values.flags.merged(flag))
+        elif grammar.when and is_moment(word):
+            self.values = replace(self.values, when=f"{self.values.when} {word}".strip())
+        elif grammar.number and re.fullmatch(r"\d{1,7}", word) and self.values.number is None:
             self.values = replace(self.values, number=int(word))
         else:
             return False
@@ -184,7 +199,7 @@ class _Reading:
 
     def _near(self, token: str) -> str | None:
         grammar = self.command.grammar
-        known: list[str] = [*grammar.options, *grammar.words]
+        known: list[str] = [*grammar.options, *grammar.words, *(f"{name}=" for name in grammar.flags)]
         if grammar.targets:
             known.extend(server.name for server in self.fleet.servers)
             known.extend(host.name for host in self.fleet.hosts)
@@ -194,6 +209,14 @@ class _Reading:
             known.extend(job.name for job in self.fleet.jobs)
         near = difflib.get_close_matches(token.lower().strip(_ENDING + "'\"`"), known, n=1, cutoff=0.7)
         return near[0] if near else None
+
+
+def _typed_flag(word: str, token: str, allowed: Sequence[str]) -> Flags | None:
+    """A flag that was typed along ("mem-fraction-static=0.88"), when it is one of those that may be."""
+    name, equals, _ = word.lstrip("-").replace("_", "-").partition("=")
+    value = token.partition("=")[2]
+    is_plain = re.fullmatch(r"[\w.+-]{1,40}", value, re.ASCII) is not None
+    return Flags(((name, (value,)),)) if equals and name in allowed and is_plain else None
 
 
 def _near_command(

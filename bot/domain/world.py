@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from bot.domain.audit import AuditEntry
+from bot.domain.changes import JobMark, ReadinessChange
 from bot.domain.command import Command
 from bot.domain.engine import Engine
 from bot.domain.facts import JobFacts, ServerFacts, Sight
@@ -13,6 +15,7 @@ from bot.domain.fleet import Fleet, Role, Server
 from bot.domain.operation import Operation, Question
 from bot.domain.readiness import Verdict, judge
 from bot.domain.records import StartRecord
+from bot.domain.watching.alerts import Book
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +27,23 @@ class Installed:
 
 
 @dataclass(frozen=True, slots=True)
+class Past:
+    """What is kept of the past, the oldest first: entries of the audit, what looks have shown, marks of jobs.
+
+    Of changes and marks the last before the asked instant comes first, for each server and job.
+    """
+
+    entries: tuple[AuditEntry, ...] = ()
+    changes: tuple[ReadinessChange, ...] = ()
+    marks: tuple[JobMark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class World:
-    """Everything for one decision. ``installed`` and ``starts`` are by server; ``starts`` has the newest last."""
+    """Everything for one decision. ``installed`` and ``starts`` are by server; ``starts`` has the newest last.
+
+    ``past`` is there for a command that declares ``needs_history``.
+    """
 
     fleet: Fleet
     now: datetime
@@ -41,6 +59,8 @@ class World:
     engines: Mapping[str, Engine] = field(default_factory=dict)
     installed: Mapping[str, Installed | str] = field(default_factory=dict)
     starts: tuple[StartRecord, ...] = ()
+    past: Past = field(default_factory=Past)
+    book: Book = field(default_factory=Book)
 
     def facts(self, server: str) -> ServerFacts:
         """What was seen of a server; pending where nothing was."""

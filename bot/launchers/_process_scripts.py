@@ -13,15 +13,14 @@ from __future__ import annotations
 
 from bot.domain.shell import EXPAND, PROCESS, RECORDS
 
-_FAIL = r"""
+FAIL = r"""
 fail() { printf 'failed %s\n' "$*"; exit 1; }
 """
 
-# $1 state directory, $2 server, $3 working directory, $4 log, $5 how many old logs to keep, $6 the keeper's script.
-START = (
+OPENING = (
     EXPAND
     + PROCESS
-    + _FAIL
+    + FAIL
     + r"""
 room() { # a full disk shows only when something is written
   why=$({ printf '%4096s' '' | cat >"$1.room"; } 2>&1) && rm -f -- "$1.room" && return
@@ -36,6 +35,15 @@ rotate() {
     [ ! -e "$1.$number" ] || why=$(mv -f -- "$1.$number" "$1.$older" 2>&1) || fail "the log can't be rotated: $why"
   done
   why=$(mv -f -- "$1" "$1.1" 2>&1) || fail "the log can't be rotated: $why"
+}
+open_log() { # log (empty: one of its own), how many old ones to keep
+  if [ -n "$1" ]; then expand "$1"; log=$expanded; else log=$dir/log; fi
+  why=$(mkdir -p -- "${log%/*}/" 2>&1) || fail "the log's directory can't be made: $why"
+  if [ ! -e "$log" ] || [ -f "$log" ]; then
+    room "$log" 'the log takes nothing'
+    if [ "$2" -gt 0 ] && [ -s "$log" ]; then rotate "$log" "$2"; fi
+  fi
+  why=$({ : >>"$log"; } 2>&1) || fail "the log can't be written: $why"
 }
 
 for tool in setsid mkdir mv rm cat sed chmod; do
@@ -61,19 +69,20 @@ if [ -n "$recorded" ] && lives "${recorded%' '*}" "${recorded#*' '}"; then
   cat -- "$dir/start.json"
   exit 0
 fi
+"""
+)
+"""$1 state directory, $2 server: makes and locks the server's own ``dir``, and is done where it runs already."""
 
+# $1 state directory, $2 server, $3 working directory, $4 log, $5 how many old logs to keep, $6 the keeper's script.
+START = (
+    OPENING
+    + r"""
 if [ -n "$3" ]; then
   expand "$3"
   why=$(CDPATH= cd -- "$expanded" 2>&1) || fail "the working directory can't be entered: $why"
   CDPATH= cd -- "$expanded"
 fi
-if [ -n "$4" ]; then expand "$4"; log=$expanded; else log=$dir/log; fi
-why=$(mkdir -p -- "${log%/*}/" 2>&1) || fail "the log's directory can't be made: $why"
-if [ ! -e "$log" ] || [ -f "$log" ]; then
-  room "$log" 'the log takes nothing'
-  if [ "$5" -gt 0 ] && [ -s "$log" ]; then rotate "$log" "$5"; fi
-fi
-why=$({ : >>"$log"; } 2>&1) || fail "the log can't be written: $why"
+open_log "$4" "$5"
 
 rm -f -- "$dir/start.json" "$dir/exit"
 setsid setsid sh -c "$6" upbot-keeper "$dir" "$log" 2>&1 9>&- | {
@@ -96,7 +105,7 @@ setsid setsid sh -c "$6" upbot-keeper "$dir" "$log" 2>&1 9>&- | {
 # $1 the server's state directory, $2 its log. Records on stdin: the words, the note for the record, the environment.
 KEEPER = (
     PROCESS
-    + _FAIL
+    + FAIL
     + r"""
 keeper_dir=$1
 keeper_log=$2
@@ -139,24 +148,29 @@ printf '%s\n' "$keeper_status" >"$keeper_dir/exit.new" && mv -f -- "$keeper_dir/
 """
 )
 
-# $1 state directory, $2 server. Prints the exit status (an empty line while there is none) and the record.
-LAUNCHED = (
+RECORDED = (
     EXPAND
     + r"""
 expand "$1"
 dir=$expanded/$2
 status=
 { IFS= read -r status <"$dir/exit"; } 2>/dev/null
-printf '%s\n' "$status"
-{ IFS= read -r recorded <"$dir/start.json"; } 2>/dev/null && printf '%s\n' "$recorded"
-exit 0
+{ IFS= read -r recorded <"$dir/start.json"; } 2>/dev/null
+"""
+)
+"""$1 state directory, $2 server: sets ``status`` (empty while there is none) and ``recorded``."""
+
+LAUNCHED = (
+    RECORDED
+    + r"""
+printf '%s\n%s\n' "$status" "$recorded"
 """
 )
 
 # $1 pid, $2 its start in ticks.
 TERMINATE = (
     PROCESS
-    + _FAIL
+    + FAIL
     + r"""
 lives "$1" "$2" || { echo gone; exit 0; }
 kill -s TERM "$1" 2>/dev/null && { echo "signalled $1"; exit 0; }
@@ -170,7 +184,7 @@ fail 'this login may not signal it'
 # that left both only while their parent lives: so the tree is drawn before the first signal.
 KILL_TREE = (
     PROCESS
-    + _FAIL
+    + FAIL
     + r"""
 survey() {
   list=
@@ -224,5 +238,24 @@ while [ "$passes" -lt 5 ]; do
 done
 [ -z "$spared" ] || fail "this login may not signal$spared"
 echo "signalled$slain"
+"""
+)
+
+# $1 state directory, $2 server, $3 pid, $4 its start in ticks, $5 its arguments for the record.
+ADOPT = (
+    EXPAND
+    + PROCESS
+    + FAIL
+    + r"""
+lives "$3" "$4" || fail 'it is gone'
+expand "$1"
+dir=$expanded/$2
+why=$(umask 077; mkdir -p -- "$dir" 2>&1) || fail "the state directory can't be made: $why"
+at=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+why=$({ printf '{"pid": %s, "started": %s, "keeper": 0, "at": "%s", "adopted": true, "argv": %s}\n' \
+  "$3" "$4" "$at" "$5" >"$dir/start.json.new"; } 2>&1) || fail "it can't be recorded: $why"
+why=$(mv -f -- "$dir/start.json.new" "$dir/start.json" 2>&1) || fail "it can't be recorded: $why"
+rm -f -- "$dir/exit"
+echo adopted
 """
 )

@@ -258,6 +258,10 @@ class Pipe:
         self.is_over = not data
         return data
 
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self._descriptor)
+
 
 class Follower:
     """Follows logs as they grow and tells when what they say changes."""
@@ -342,16 +346,23 @@ class Teller:
         self._is_json = is_json
         self._is_one = is_one
         self._crashed: set[str] = set()
+        self._last: dict[str, str] = {}
 
     def whole(self, reading: Reading) -> None:
-        """All that is known of a log."""
-        if self._is_json:
-            told = as_object(reading.diagnosis())
-            self._out(json.dumps(told if self._is_one else {"file": reading.name, **told}))
-            return
+        """All that is known of a log; not twice where nothing is new."""
+        text = self._object(reading) if self._is_json else self._lines(reading)
+        if self._last.get(reading.name) != text:
+            self._last[reading.name] = text
+            self._out(text)
+
+    def _object(self, reading: Reading) -> str:
+        told = as_object(reading.diagnosis())
+        return json.dumps(told if self._is_one else {"file": reading.name, **told})
+
+    def _lines(self, reading: Reading) -> str:
         name = [] if self._is_one else [f"== {shown(reading.name)}"]
         piece = reading.piece()
-        self._out("\n".join([*name, *five_lines(reading.diagnosis()), *(["", *piece] if piece else []), ""]))
+        return "\n".join([*name, *five_lines(reading.diagnosis()), *(["", *piece] if piece else []), ""])
 
     def changed(self, reading: Reading) -> None:
         """What a growing log says now: all of it at an end, else a line."""

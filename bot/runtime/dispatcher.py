@@ -9,32 +9,46 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import structlog
 
 from bot import text
-from bot.domain.command import CancelOpen, Change, Decision, ReloadFleet, Reply, SetPace
+from bot.domain.command import (
+    AckAlert,
+    CancelOpen,
+    Change,
+    Decision,
+    ReloadFleet,
+    Reply,
+    SetPace,
+    SilenceAlerts,
+    UnsilenceAlerts,
+)
 from bot.domain.errors import ConfigError, UpbotError, UserError
 from bot.domain.facts import Sight
 from bot.domain.fleet import Role
 from bot.domain.message import Message, bold, says
+from bot.domain.operation import Operation, Question
 from bot.domain.people import refusal, role_of
 from bot.domain.phrases import span
 from bot.domain.plan import Plan
 from bot.domain.words import Hint, Words, interpret, is_only_safe_word, is_safe_word, says_it_is_up
 from bot.domain.world import World
-from bot.ports import Chat, Clock, Heard, Place, Pressed, Ref
+from bot.ports import Alarms, Chat, Clock, Heard, Place, Pressed, Ref
 from bot.runtime.executor import Executor
 from bot.runtime.gathering import Asking, Gatherer
 from bot.runtime.questions import Desk
+from bot.runtime.scribe import Scribe
 from bot.runtime.tasks import Tasks
 
 _log = structlog.get_logger(__name__)
 
 RECALL = timedelta(minutes=10)
+LOOK_AT_LEAST = timedelta(milliseconds=300)
+"""However late a message has come, a look has that long before it is told half done."""
 TOO_OLD = timedelta(minutes=2)
 """A command that changes something and was typed longer ago than this is not carried out: the night has moved on."""
 
@@ -77,6 +91,7 @@ class Dispatcher:
         chat: Chat,
         clock: Clock,
         tasks: Tasks,
+        scribe: Scribe,
         reload: Callable[[], Awaitable[str]],
     ) -> None:
         self._gatherer = gatherer
@@ -85,8 +100,10 @@ class Dispatcher:
         self._chat = chat
         self._clock = clock
         self._tasks = tasks
+        self._scribe = scribe
         self._reload = reload
         self._memory = _Memory()
+        self.alarms: Alarms | None = None
 
     def heard(self, event: Heard) -> None:
         """Take a message; the work goes on in its own task."""
@@ -152,10 +169,12 @@ class Dispatcher:
         command = next(one for one in self._gatherer.commands if one.name == words.command)
         is_preview = command.changes and words.is_question
         if not is_preview and (why := refusal(fleet, event.user, command.role, command.name)) is not None:
+            self._scribe.refused(why, words, event.user, event.place)
             await self._whisper(event, says(why))
             return False
         if command.changes and now - event.at > TOO_OLD:
             ago = span(now - event.at)
+            self._scribe.refused(f"typed {ago} ago", words, event.user, event.place)
             told = says(f"That was typed {ago} ago: ", bold("nothing was done"), ". Say it again.")
             await self._post(event.place, told)
             return False
@@ -198,7 +217,9 @@ class Dispatcher:
 
         following = self._tasks.spawn(follow(), name=f"look for {asking.command.name}")
         following.add_done_callback(lambda _: changed.set())
+        late = self._clock.now() - event.at
         within = self._gatherer.fleet().limits.answer_within
+        within = max(within - max(late, timedelta()), min(within, LOOK_AT_LEAST))
         timer = self._tasks.spawn(self._clock.sleep(within), name="answer within")
         timer.add_done_callback(lambda _: changed.set())
         shown: tuple[Ref, Message] | None = None
@@ -232,6 +253,8 @@ class Dispatcher:
 
     async def _carry_out(self, event: Heard, asking: Asking, decision: Decision, asker: Asker | None) -> bool:
         if isinstance(decision, Reply):
+            if not asking.words.is_question:
+                self._scribe.replied(decision, asking.words, event.user, event.place)
             await self._post(event.place, decision.message)
             return decision.is_ok
         if not isinstance(decision, Plan):
@@ -245,6 +268,7 @@ class Dispatcher:
         if decision.needs_confirmation:
             await self._desk.ask(decision, asking, place, copies=copies)
             return True
+        self._scribe.started(decision, event.text, event.user, event.place)
         await self._executor.begin(decision, by=self._name(event.user), where=place, copies=copies)
         return True
 
@@ -253,20 +277,50 @@ class Dispatcher:
             case CancelOpen(target):
                 await self._cancel(event, target)
             case ReloadFleet():
-                await self._post(event.place, says(await self._reload()))
+                await self._read_again(event)
             case SetPace(every):
                 self._executor.set_pace(event.place.channel, every)
                 told = f"Notes each {span(every)}." if every is not None else "Quiet: only a crash and the end."
                 await self._post(event.place, says(told))
+            case AckAlert() | SilenceAlerts() | UnsilenceAlerts():
+                await self._alarm(event, change)
+
+    async def _alarm(self, event: Heard, change: AckAlert | SilenceAlerts | UnsilenceAlerts) -> None:
+        if self.alarms is None:
+            raise UserError("nothing is watched here")
+        by = self._name(event.user)
+        match change:
+            case AckAlert(wanted):
+                seen = await self.alarms.ack(wanted, by)
+                told = f"Seen by {by}: {seen.id}."
+            case SilenceAlerts(servers, length, because):
+                await self.alarms.silence(frozenset(servers), length, by, because)
+                told = f"Silent about {', '.join(servers)} for {span(length)}."
+            case UnsilenceAlerts(servers):
+                await self.alarms.unsilence(frozenset(servers))
+                told = "No longer silent" + (f" about {', '.join(servers)}." if servers else ".")
+        await self._post(event.place, says(told))
+
+    async def _read_again(self, event: Heard) -> None:
+        try:
+            told = await self._reload()
+        except ConfigError as error:
+            self._scribe.reloaded(str(error), event.user, event.place, is_read=False)
+            raise
+        self._scribe.reloaded(told, event.user, event.place, is_read=True)
+        await self._post(event.place, says(told))
 
     async def _cancel(self, event: Heard, target: str | None) -> None:
         by = self._name(event.user)
-        if target is None:
-            await self._desk.cancel(event.place.channel, by)
+        asked = await self._desk.cancel(event.place.channel, by) if target is None else ()
         ended = self._executor.cancel(target, event.place.channel, by)
+        self._note_cancel(event, asked, ended)
         for one in ended:
             rest = " What was launched is still followed and proved." if one.touched else ""
             await self._post(event.place, says(bold(f"Cancelling: {one.plan.title}."), rest))
+
+    def _note_cancel(self, event: Heard, questions: Sequence[Question], operations: Sequence[Operation]) -> None:
+        self._scribe.cancelled([*questions, *operations], event.text, event.user, event.place)
 
     # What people in a hurry say
 
@@ -286,6 +340,7 @@ class Dispatcher:
             ended = await self._desk.cancel(event.place.channel, by)
             for op in untouched:
                 self._executor.cancel(op.id, event.place.channel, by)
+            self._note_cancel(event, ended, untouched)
             if ended:
                 await self._post(event.place, await self._stopped_before(ended[0].plan))
             return True

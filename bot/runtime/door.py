@@ -1,8 +1,9 @@
 """The door for agents and shells: `upbot ask` speaks to the running bot over a local socket.
 
-One JSON object a line. The caller sends ``{"text", "as", "wait"}``; the bot answers with ``{"says": …}`` as it goes
-and ends with ``{"done": true, "ok", "command", "text", "servers", "operation"}``. A caller looks at everything; what
-would hurt something healthy becomes a question in the channel that a person answers, while the caller waits.
+One JSON object a line. The caller sends ``{"text", "as", "login", "wait", "ago"}`` (``ago``: seconds since it was
+typed); the bot answers with ``{"says": …}`` as it goes and ends with ``{"done": true, "ok", "command", "text",
+"servers", "operation"}``. A caller looks at everything; what would hurt something healthy becomes a question in the
+channel that a person answers, while the caller waits.
 """
 
 from __future__ import annotations
@@ -170,13 +171,13 @@ class Door:
         try:
             request = json.loads(await reader.readline())
             text, person = str(request["text"]), self._who(request.get("as"), str(request["login"]))
-            is_waiting = bool(request.get("wait", True))
+            is_waiting, ago = bool(request.get("wait", True)), _span(request.get("ago", 0))
         except (ValueError, KeyError, TypeError):
             await send({"done": True, "ok": False, "error": "not a request"})
         except ConfigError as error:
             await send({"done": True, "ok": False, "error": str(error), "is_usage": True})
         else:
-            asking = asyncio.ensure_future(self.answer(text, person, send, is_waiting=is_waiting))
+            asking = asyncio.ensure_future(self.answer(text, person, send, is_waiting=is_waiting, ago=ago))
             gone = asyncio.ensure_future(reader.read())
             await asyncio.wait((asking, gone), return_when=asyncio.FIRST_COMPLETED)
             gone.cancel()
@@ -198,10 +199,12 @@ class Door:
         *,
         is_waiting: bool,
         question_in: Place | None = None,
+        ago: timedelta = timedelta(),
     ) -> bool:
         """Answer one caller to the end; whether all was well.
 
-        ``question_in`` is where questions are posted, by default the fleet's first channel.
+        ``question_in`` is where questions are posted, by default the fleet's first channel. ``ago`` is how long the
+        caller has been waiting already.
         """
         caller = _Caller(send)
         place = self.switchboard.admit(caller)
@@ -209,7 +212,7 @@ class Door:
         default = Place(next(iter(channels[0].ids), channels[0].name)) if channels else place
         asker = Asker(question_in or default)
         try:
-            heard = Heard(place, place.channel, person, text, self.clock.now(), mentions_bot=True)
+            heard = Heard(place, place.channel, person, text, self.clock.now() - ago, mentions_bot=True)
             is_ok = await self.dispatcher.ask(heard, asker)
             operation = None
             if is_waiting:
@@ -220,13 +223,19 @@ class Door:
         return is_ok
 
     async def answer_alone(
-        self, text: str, person: str, send: Callable[[dict[str, Any]], Awaitable[None]], *, may_confirm: bool
+        self,
+        text: str,
+        person: str,
+        send: Callable[[dict[str, Any]], Awaitable[None]],
+        *,
+        may_confirm: bool,
+        ago: timedelta = timedelta(),
     ) -> bool:
         """Answer without a channel: a question is answered by the caller where that is allowed, else by nobody."""
         caller = _Caller(send)
         place = self.switchboard.admit(caller)
         asker = Asker(place)
-        heard = Heard(place, place.channel, person, text, self.clock.now(), mentions_bot=True)
+        heard = Heard(place, place.channel, person, text, self.clock.now() - ago, mentions_bot=True)
         is_ok = await self.dispatcher.ask(heard, asker)
         for question in self.desk.open_in(place.channel):
             if may_confirm:
@@ -274,6 +283,11 @@ class Door:
             "servers": report.servers(asker.world) if asker.world is not None else [],
             "operation": operation,
         }
+
+
+def _span(seconds: Any) -> timedelta:
+    """A caller's span, at most a minute; ValueError for what is none."""
+    return timedelta(seconds=min(max(float(seconds), 0.0), 60.0))
 
 
 def _make_way(path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -20,12 +20,14 @@ from bot.domain.errors import ChatError, FleetError, StoreError, UpbotError
 from bot.domain.eta import NOTHING_KNOWN, Outlook, outlook, together
 from bot.domain.facts import ServerFacts, Sight
 from bot.domain.fleet import Server
+from bot.domain.guard import rate
 from bot.domain.message import Message, line, plain_line, says
 from bot.domain.needs import Needs
 from bot.domain.operation import Operation, State, StepState, Where, begin
-from bot.domain.plan import CompareThroughput, Plan, Prove, StartServers
+from bot.domain.plan import ComparePeers, CompareThroughput, Plan, Prove, StartServers
 from bot.domain.readiness import Readiness, judge
 from bot.ports import Chat, Operations, Place, Ref
+from bot.runtime.scribe import Scribe
 from bot.runtime.steps import Steps
 from bot.runtime.tasks import Tasks
 from bot.text import Proof, View
@@ -35,6 +37,7 @@ _log = structlog.get_logger(__name__)
 REDRAW = timedelta(seconds=3)
 SHORTEST = timedelta(milliseconds=50)
 MEASURE = timedelta(seconds=10)
+FORGET = timedelta(minutes=30)
 
 
 @dataclass(slots=True)
@@ -54,21 +57,23 @@ class _Live:
 class Executor:
     """Runs operations, each in a task of its own."""
 
-    def __init__(self, steps: Steps, chat: Chat, operations: Operations, tasks: Tasks) -> None:
+    def __init__(self, steps: Steps, chat: Chat, operations: Operations, tasks: Tasks, scribe: Scribe) -> None:
         self._steps = steps
         self._chat = chat
         self._store = operations
         self._starts = steps.starts
         self._clock = steps.clock
         self._tasks = tasks
+        self._scribe = scribe
         self._live: dict[str, _Live] = {}
+        self.when_lost: Callable[[Operation, Sequence[str]], Awaitable[None]] | None = None
 
     def live(self) -> tuple[Operation, ...]:
         """The operations at work, as they stand."""
         return tuple(one.op for one in self._live.values() if one.op.is_live)
 
     async def begin(self, plan: Plan, *, by: str, where: Place, copies: Sequence[Place] = ()) -> Operation:
-        """Write the operation down, tell that it starts, and start it. StoreError when it can't be written."""
+        """Write the operation down, tell that it starts, and start it. StoreError when that or the audit can't be."""
         pace = self._steps.fleet().limits.progress_every
         op = begin(
             plan,
@@ -79,6 +84,7 @@ class Executor:
             pace=pace,
         )
         op = replace(op, copies=tuple(Where(one.channel, one.thread) for one in copies))
+        self._scribe.begins(op)
         self._store.save(op)
         live = _Live(op)
         self._live[op.id] = live
@@ -92,6 +98,10 @@ class Executor:
             live = _Live(op)
             self._live[op.id] = live
             self._tasks.spawn(self._come_back(live), name=f"resume {op.id}")
+        for op in self._store.recent(20):
+            is_fresh = op.ended_at is not None and self._clock.now() - op.ended_at < FORGET
+            if op.state is State.DONE and is_fresh and not op.is_compared:
+                self._tasks.spawn(self._compare(_Live(op)), name=f"compare {op.id}")
         return len(self._live)
 
     async def _come_back(self, live: _Live) -> None:
@@ -151,16 +161,24 @@ class Executor:
         finally:
             telling.cancel()
         _log.info("operation_ended", state=live.op.state.value, outcome=live.op.outcome)
-        compare = next((step for step in live.op.plan.steps if isinstance(step, CompareThroughput)), None)
-        if compare is not None and live.op.state is State.DONE and live.op.survivors:
-            await self._compare(live, compare)
+        self._scribe.ended(live.op)
+        await self._go_back(live)
+        await self._compare(live)
         self._live.pop(live.op.id, None)
+
+    async def _go_back(self, live: _Live) -> None:
+        """Start what did not start with the last good profile, where the profile says so; once an operation."""
+        op = live.op
+        gone = [name for name, _ in op.lost if name in op.launched]
+        is_wanted = op.plan.goes_back and op.plan.back_to is not None and op.state is not State.CANCELLED
+        if is_wanted and gone and self.when_lost is not None:
+            await self._say(live, text.goes_back(op, gone))
+            await self.when_lost(op, gone)
 
     async def _steps_in_turn(self, live: _Live) -> None:
         for number, step in enumerate(live.op.plan.steps):
-            if live.op.progress[number].state in (StepState.DONE, StepState.SKIPPED) or isinstance(
-                step, CompareThroughput
-            ):
+            is_behind = live.op.progress[number].state in (StepState.DONE, StepState.SKIPPED)
+            if is_behind or isinstance(step, (CompareThroughput, ComparePeers)):
                 continue
             is_wanted = live.op.state is State.RUNNING or (isinstance(step, Prove) and live.op.launched)
             if not is_wanted or (live.op.plan.stops_on_failure and live.op.lost):
@@ -214,16 +232,36 @@ class Executor:
         await self._redraw(live)
         await self._say(live, text.finished(op, live.proofs, now))
 
-    async def _compare(self, live: _Live, step: CompareThroughput) -> None:
-        await self._clock.sleep(step.after)
-        fleet = self._steps.fleet()
-        servers = [server for server in fleet.servers if server.name in live.op.survivors]
-        try:
-            rate, facts = await self._steps.rates(servers, MEASURE)
-        except FleetError as error:
-            await self._thread(live, says(f"Throughput can't be compared: {error}"))
+    async def _compare(self, live: _Live) -> None:
+        """After its minutes, say what the change has brought; a bot that was away meanwhile says it late."""
+        op, step = live.op, text.comparison(live.op.plan)
+        if step is None or op.state is not State.DONE or not op.survivors or op.is_compared:
             return
-        await self._thread(live, text.throughput(live.op, facts, rate))
+        await self._clock.sleep((op.ended_at or self._clock.now()) + step.after - self._clock.now())
+        names = op.survivors if isinstance(step, CompareThroughput) else (step.server, *step.peers)
+        servers = [server for server in self._steps.fleet().servers if server.name in names]
+        try:
+            total, facts = await self._steps.rates(servers, MEASURE)
+        except FleetError as error:
+            await self._thread(live, says(f"Nothing can be compared: {error}"))
+        else:
+            self._keep_speeds(op, facts)
+            if isinstance(step, CompareThroughput):
+                await self._thread(live, text.throughput(op, facts, total))
+            else:
+                await self._thread(live, text.beside_its_peers(op, step, facts))
+        self._change(live, replace(live.op, is_compared=True))
+
+    def _keep_speeds(self, op: Operation, facts: Mapping[str, ServerFacts]) -> None:
+        """Note beside the starts how fast they decode; what ran before is noted beside its own start."""
+        known = [(one.server, one.profile, one.tokens_per_second, one.running) for one in op.plan.before]
+        known += [(name, seen.profile, rate(seen), seen.load.running) for name, seen in facts.items()]
+        try:
+            for server, profile, speed, running in known:
+                if profile is not None and speed and running:
+                    self._starts.measured(server, profile, speed, speed / running)
+        except StoreError as error:
+            _log.warning("speed_not_kept", error=str(error))
 
     async def look(self, servers: Sequence[Server]) -> Sight:
         """One whole look, with what tells how healthy they are."""

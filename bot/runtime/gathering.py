@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from bot.domain.command import Command
 from bot.domain.engine import Engine
 from bot.domain.errors import FleetError
 from bot.domain.facts import Sight
 from bot.domain.fleet import Fleet, Server
+from bot.domain.moments import USUAL_PAST, moment
 from bot.domain.needs import Needs
 from bot.domain.people import role_of
+from bot.domain.watching.alerts import Book
 from bot.domain.words import Words
-from bot.domain.world import Installed, World
-from bot.ports import Clock, Eyes, Hands, Place, Questions, Starts
+from bot.domain.world import Installed, Past, World
+from bot.ports import Audit, Changes, Clock, Eyes, Hands, Place, Questions, Starts
 from bot.runtime.executor import Executor
 
 HISTORY = 500
+ENTRIES = 1_000
+"""So many of the newest entries of the audit a command that tells of the past gets to know."""
 INSTALLED_WITHIN = timedelta(seconds=20)
 
 
@@ -46,6 +50,9 @@ class Gatherer:
     questions: Questions
     starts: Starts
     clock: Clock
+    audit: Audit
+    changes: Changes
+    book: Callable[[], Book] = Book
     _empty: Mapping[str, Installed | str] = field(default_factory=dict)
 
     async def worlds(self, asking: Asking) -> AsyncIterator[World]:
@@ -79,6 +86,7 @@ class Gatherer:
     def _base(self, asking: Asking, fleet: Fleet) -> World:
         now = self.clock.now()
         place = asking.place
+        past = self._past(asking, now) if asking.command.needs_history else Past()
         return World(
             fleet=fleet,
             now=now,
@@ -93,7 +101,14 @@ class Gatherer:
             commands=tuple(self.commands),
             engines=self.engines,
             starts=self.starts.recent(HISTORY),
+            past=past,
+            book=self.book(),
         )
+
+    def _past(self, asking: Asking, now: datetime) -> Past:
+        since = moment(asking.words.when, now) or now - USUAL_PAST
+        changes, marks = self.changes.since(since)
+        return Past(self.audit.recent(ENTRIES), changes, marks)
 
     async def _installed(self, servers: Sequence[Server]) -> Mapping[str, Installed | str]:
         answers = await asyncio.gather(*(self._one_installed(server) for server in servers))

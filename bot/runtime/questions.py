@@ -12,17 +12,19 @@ from dataclasses import replace
 import structlog
 
 from bot import text
+from bot.domain.audit import Result
 from bot.domain.command import Reply
 from bot.domain.errors import ChatError
 from bot.domain.fleet import Role
-from bot.domain.message import Message, says
-from bot.domain.operation import Asked, Question, Where
+from bot.domain.message import Message, plain_line, says
+from bot.domain.operation import Asked, Operation, Question, Where
 from bot.domain.people import refusal, role_of
 from bot.domain.plan import Plan, grown_harm
 from bot.domain.words import Words, interpret
 from bot.ports import Chat, Clock, Dice, Place, Questions, Ref
 from bot.runtime.executor import Executor
 from bot.runtime.gathering import Asking, Gatherer
+from bot.runtime.scribe import Scribe
 from bot.runtime.tasks import Tasks
 
 _log = structlog.get_logger(__name__)
@@ -40,6 +42,7 @@ class Desk:
         clock: Clock,
         dice: Dice,
         tasks: Tasks,
+        scribe: Scribe,
     ) -> None:
         self._gatherer = gatherer
         self._executor = executor
@@ -48,6 +51,24 @@ class Desk:
         self._clock = clock
         self._dice = dice
         self._tasks = tasks
+        self._scribe = scribe
+        executor.when_lost = self.go_back
+
+    async def go_back(self, op: Operation, servers: Sequence[str]) -> None:
+        """Start servers with the last good profile again; what lives by now is asked about like everything else."""
+        place = Place(op.where.channel, op.where.thread)
+        text_ = f"restart {' '.join(servers)} {op.plan.back_to}"
+        asking = self._asking(text_, op.where, op.by, ())
+        if asking is None:
+            return
+        world = await self._gatherer.whole(asking)
+        decision = asking.command.decide(asking.words, world, world.now)
+        if isinstance(decision, Reply):
+            await self._chat.post(place, decision.message)
+        elif isinstance(decision, Plan) and decision.needs_confirmation:
+            await self.ask(decision, asking, place)
+        elif isinstance(decision, Plan):
+            await self._executor.begin(decision, by=f"{op.by}, going back", where=place)
 
     def open_in(self, channel: str) -> tuple[Question, ...]:
         """The open questions of a channel, the newest first."""
@@ -78,6 +99,7 @@ class Desk:
             Where(place.channel, place.thread),
             copies=tuple(Where(one.channel, one.thread) for one in copies),
         )
+        self._scribe.asked(question, asking.user)
         self._store.add(question)
         message = text.question(question, self._who_may(plan), now)
         ref = await self._chat.post(place, message)
@@ -120,21 +142,29 @@ class Desk:
             if question is not None and question.state is Asked.OPEN:
                 await self._close(question, Asked.EXPIRED, by=None)
                 question = self._store.get(nonce)
-            await self._chat.whisper(place, user, text.too_late(question, now))
+            await self._too_late(question, user, place)
             return
         by = self._name(user)
         if choice == text.CANCEL and (by == question.asker or role_of(fleet, user) >= Role.OPERATOR):
+            self._scribe.cancelled([question], "", user, place)
             await self._close(question, Asked.CANCELLED, by=by)
             return
         if (why := self._may_not(question, user, by)) is not None:
+            self._scribe.not_accepted(question, why, user, place)
             await self._chat.whisper(place, user, says(why))
             return
+        self._scribe.accepted(question, user, place)
         if not self._store.end(nonce, Asked.PRESSED, by=by, at=now):
-            await self._chat.whisper(place, user, text.too_late(self._store.get(nonce), now))
+            await self._too_late(self._store.get(nonce), user, place)
             return
         _log.info("pressed", question=question.code, by=by, plan=question.plan.title)
         await self._edit(question, text.closed(question, Asked.PRESSED, by))
         await self._act(question, user, by)
+
+    async def _too_late(self, question: Question | None, user: str, place: Place) -> None:
+        told = text.too_late(question, self._clock.now())
+        self._scribe.not_accepted(question, plain_line(told.headline), user, place)
+        await self._chat.whisper(place, user, told)
 
     def _may_not(self, question: Question, user: str, by: str) -> str | None:
         fleet = self._gatherer.fleet()
@@ -149,21 +179,27 @@ class Desk:
         place = Place(question.where.channel, question.where.thread)
         asking = self._again(question, user)
         if asking is None:
-            await self._chat.post(place, text.void("its words mean nothing any more, the fleet file has changed"))
+            await self._void(question, "its words mean nothing any more, the fleet file has changed", user, place)
             return
         world = await self._gatherer.whole(asking)
         decision = asking.command.decide(asking.words, world, world.now)
         if not isinstance(decision, Plan):
             if isinstance(decision, Reply):
+                told = plain_line(decision.message.headline)
+                self._scribe.not_accepted(question, told, user, place, result=Result.VOID)
                 await self._chat.post(place, decision.message)
             return
         if (why := grown_harm(question.plan, decision)) is not None:
-            await self._chat.post(place, text.void(why))
+            await self._void(question, why, user, place)
             if decision.needs_confirmation:
                 await self.ask(decision, asking, place, asker=question.asker)
             return
         copies = [Place(one.channel, one.thread) for one in question.copies]
         await self._executor.begin(decision, by=by, where=place, copies=copies)
+
+    async def _void(self, question: Question, why: str, user: str, place: Place) -> None:
+        self._scribe.not_accepted(question, why, user, place, result=Result.VOID)
+        await self._chat.post(place, text.void(why))
 
     async def decide_anew(self, question: Question, place: Place) -> None:
         """Somebody says that it works: look again, and ask again only if there is still something to ask."""
@@ -185,14 +221,17 @@ class Desk:
             await self._chat.post(place, decision.message)
 
     def _again(self, question: Question, user: str) -> Asking | None:
-        fleet = self._gatherer.fleet()
-        where, commands = question.where, self._gatherer.commands
-        words = interpret(question.text, fleet=fleet, commands=commands, channel=where.channel, mentions_bot=True)
+        return self._asking(question.text, question.where, user, question.plan.servers)
+
+    def _asking(self, text_: str, where: Where, user: str, servers: tuple[str, ...]) -> Asking | None:
+        """Words read again as they were meant; ``servers`` are those that were meant without being named."""
+        fleet, commands = self._gatherer.fleet(), self._gatherer.commands
+        words = interpret(text_, fleet=fleet, commands=commands, channel=where.channel, mentions_bot=True)
         if not isinstance(words, Words):
             return None
-        targets = words.targets or question.plan.servers
-        command = next(one for one in self._gatherer.commands if one.name == words.command)
-        return Asking(replace(words, targets=targets), command, Place(where.channel, where.thread), user)
+        command = next(one for one in commands if one.name == words.command)
+        meant = replace(words, targets=words.targets or servers)
+        return Asking(meant, command, Place(where.channel, where.thread), user)
 
     async def _close(self, question: Question, state: Asked, *, by: str | None) -> bool:
         if not self._store.end(question.nonce, state, by=by, at=self._clock.now()):

@@ -16,16 +16,18 @@ import structlog
 
 from bot.domain.engine import Engine
 from bot.domain.errors import FleetError, StepFailed
-from bot.domain.facts import JobFacts, JobState, ServerFacts, Sight
+from bot.domain.facts import JobFacts, JobState, Process, ServerFacts, Sight
 from bot.domain.fleet import Fleet, Job, Server
-from bot.domain.guard import FOREIGN_MIB
+from bot.domain.foreign import FOREIGN_MIB
 from bot.domain.launching import command
 from bot.domain.needs import Needs
 from bot.domain.operation import Operation
 from bot.domain.phrases import about, count, exact, listing, span
 from bot.domain.plan import (
     AwaitFree,
+    ComparePeers,
     CompareThroughput,
+    EndForeign,
     EndServers,
     Prove,
     ResumeJob,
@@ -46,6 +48,7 @@ FOLLOW = timedelta(seconds=2)
 FREE_LIMIT = timedelta(minutes=2)
 KILL_LIMIT = timedelta(seconds=20)
 AWAY_LIMIT = timedelta(minutes=5)
+FOREIGN_GRACE = timedelta(seconds=10)
 SPAWN_GRACE = timedelta(seconds=6)
 """A process that was just started may not be seen yet; a second look is cheaper than a false alarm."""
 
@@ -97,8 +100,10 @@ class Steps:
                 await self._prove(op, self._servers(op, servers), teller)
             case ResumeJob():
                 await self._resume_job(op, step, teller)
-            case CompareThroughput():
-                pass
+            case EndForeign():
+                await self._end_foreign(step, teller)
+            case CompareThroughput() | ComparePeers():
+                pass  # the executor does it, after the end was told
 
     def _servers(self, op: Operation, names: Sequence[str]) -> list[Server]:
         fleet = self.fleet()
@@ -166,10 +171,30 @@ class Steps:
 
     # Waiting for what they held
 
+    async def _end_foreign(self, step: EndForeign, teller: Teller) -> None:
+        """SIGTERM, ten seconds, SIGKILL to its tree; only that pid with that start time."""
+        server, begun = self.fleet().server(step.server), self.clock.now()
+        process, is_forced = Process(step.pid, step.started), False
+        await self.hands.end(server, process, force=False)
+        while True:
+            await self.clock.sleep(POLL)
+            sight = await self.look([server], Needs(gpu=True))
+            facts = sight.servers[server.name]
+            if not _is_away(facts) and step.pid not in _pids_in_the_way(facts):
+                teller.note(f"pid {step.pid} is gone")
+                return
+            spent = self.clock.now() - begun
+            if spent > FOREIGN_GRACE and not is_forced:
+                is_forced = True
+                teller.said(f"pid {step.pid} did not end within {span(FOREIGN_GRACE)}: SIGKILL to it and its tree")
+                await self.hands.end(server, process, force=True)
+            if spent > FOREIGN_GRACE + KILL_LIMIT:
+                raise StepFailed(f"pid {step.pid} survives SIGKILL")
+
     async def _await_free(self, servers: list[Server], teller: Teller) -> None:
         begun = self.clock.now()
         while servers:
-            sight = await self.look(servers, Needs(gpu=True))
+            sight = await self.look(servers, Needs(gpu=True, log=True))
             teller.saw(sight.servers)
             held = {server.name: why for server in servers if (why := _held(server, sight.servers.get(server.name)))}
             if not held:
@@ -273,7 +298,7 @@ class _Ending:
         """Until none of them lives; StepFailed when their host stays away."""
         while True:
             fleet = self.steps.fleet()
-            sight = await self.steps.look([fleet.server(one.server) for one in self.victims], Needs())
+            sight = await self.steps.look([fleet.server(one.server) for one in self.victims], Needs(log=True))
             self.teller.saw(sight.servers)
             left = [one for one in self.victims if _still_there(one, sight.servers.get(one.server))]
             self.teller.note(f"{self.total - len(left)}/{self.total} stopped")
@@ -396,7 +421,7 @@ class _Following:
         self.steps.starts.add(
             StartRecord(
                 name,
-                self.orders[name].profile,
+                self.orders[name].called,
                 self.begun,
                 now - self.begun,
                 is_ready,
@@ -414,6 +439,11 @@ def _still_there(victim: Victim, facts: ServerFacts | None) -> bool:
     if facts is None or _is_away(facts):
         return True
     return facts.process is not None and facts.process.identity == (victim.pid, victim.started)
+
+
+def _pids_in_the_way(facts: ServerFacts) -> set[int]:
+    owner = {facts.port_owner.pid} if facts.port_owner is not None else set()
+    return owner | {use.pid for gpu in facts.gpus for use in gpu.uses}
 
 
 def _is_away(facts: ServerFacts | None) -> bool:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from bot.domain.errors import ConfigError
 from bot.settings.document import nearest
 
 _PREFIX = "UPBOT_"
 _OURS = ("UPBOT_FLEET", "UPBOT_STATE", "UPBOT_DATABASE", "UPBOT_LOG_LEVEL")
+_SLACK_API = "https://slack.com/api/"
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _LEVELS = ("debug", "info", "warning", "error")
 _WHERE = "environment"
 
@@ -61,6 +64,7 @@ class Environment:
     state_dir: Path
     database: str | None = field(default=None, repr=False)
     log_level: str = "info"
+    slack_api: str = _SLACK_API
 
     @staticmethod
     def of(environ: Mapping[str, str]) -> Environment:
@@ -78,6 +82,7 @@ class Environment:
             state_dir=_state_dir(environ),
             database=environ.get("UPBOT_DATABASE") or None,
             log_level=level,
+            slack_api=_slack_api(environ),
         )
 
 
@@ -87,6 +92,19 @@ def _state_dir(environ: Mapping[str, str]) -> Path:
         return Path(given).expanduser()
     home = environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(home).expanduser() / "upbot"
+
+
+def _slack_api(environ: Mapping[str, str]) -> str:
+    """Where Slack's Web API is (GovSlack has another address); tokens leave this machine only in TLS."""
+    given = environ.get("SLACK_API_URL", "").strip() or _SLACK_API
+    try:
+        parts = urlsplit(given)
+        host = parts.hostname
+    except ValueError:
+        raise ConfigError("is no address", file=_WHERE, key="SLACK_API_URL") from None
+    if not host or not (parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)):
+        raise ConfigError("must begin with https://, and name a host", file=_WHERE, key="SLACK_API_URL")
+    return given.rstrip("/") + "/"
 
 
 def _refuse_typing_error(name: str) -> None:

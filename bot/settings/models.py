@@ -15,6 +15,7 @@ Span = Annotated[timedelta, PlainValidator(words.span)]
 Command = Annotated[tuple[str, ...], PlainValidator(words.command)]
 Words = Annotated[tuple[str, ...], PlainValidator(words.words)]
 FlagSet = Annotated[words.FlagChoice, PlainValidator(words.flags)]
+LauncherChoice = Annotated[words.LauncherChoice, PlainValidator(words.launcher)]
 Environment = Annotated[dict[str, str], PlainValidator(words.environment)]
 
 
@@ -74,6 +75,34 @@ class HostSection(Section):
     )
 
 
+class SystemdSection(Section):
+    """A server as a systemd unit."""
+
+    unit: str = Field(
+        "",
+        description="A unit that is there already, `sglang@{port}`, started with the server's flags in place of its"
+        " own; without it one is made, `upbot-<name>`.",
+    )
+    manager: Literal["system", "user"] = Field("system", description="The machine's systemd, or the login's own.")
+
+
+class DockerSection(Section):
+    """A server as a container."""
+
+    image: str = Field(min_length=1, description="The image; `launch` is run in place of its entry point.")
+    args: Command = Field(
+        (), description="What `docker run` gets besides: `--gpus all --network host -v /models:/models`."
+    )
+    command: str = Field("docker", min_length=1, description="The program that stands for docker: `podman`.")
+
+
+LAUNCHERS: dict[str, tuple[type[Section], str]] = {
+    "systemd": (SystemdSection, "unit"),
+    "docker": (DockerSection, "image"),
+}
+"""What may stand beside a launcher's name, and the key that a bare value fills."""
+
+
 class ServerDefaults(Section):
     """What servers have in common; a server's own key counts more, flags and variables are put together."""
 
@@ -89,10 +118,16 @@ class ServerDefaults(Section):
     )
     env: Environment = Field({}, description="Its environment. CUDA_VISIBLE_DEVICES is set from `gpus`.")
     directory: str = Field("", description="The folder that it is started in.")
-    launcher: str = Field("process", description="What starts and stops it: process, systemd or docker.")
+    launcher: LauncherChoice = Field(
+        words.LauncherChoice("process"),
+        description="What starts and stops it: `process`, `systemd` or `docker`; with settings"
+        " `{systemd: sglang@{port}}`, `{docker: lmsysorg/sglang:latest}`.",
+    )
     gpus: Words = Field((), description="The GPUs that it uses: `n`, `0-7`, `[0, 1]`, `[2*n, 2*n+1]`.")
     log: str = Field(
-        "~/.local/state/upbot/{name}.log", min_length=1, description="Its log on the host; ~ is the login's home."
+        "~/.local/state/upbot/{name}.log",
+        min_length=1,
+        description="Its log on the host; ~ is the login's home. `journal` is the journal of its systemd unit.",
     )
     log_rotates: bool = Field(
         default=True, description="Whether each start keeps the old log aside instead of writing on."

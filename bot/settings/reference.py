@@ -21,6 +21,7 @@ from bot.domain.phrases import span
 from bot.ports import TransportKind
 from bot.settings.models import (
     ChannelSection,
+    DockerSection,
     FleetFile,
     HostSection,
     JobSection,
@@ -30,6 +31,7 @@ from bot.settings.models import (
     ProgressSection,
     ServerDefaults,
     ServerSection,
+    SystemdSection,
 )
 from bot.settings.words import FlagChoice
 
@@ -57,6 +59,8 @@ Some words that hold everywhere:
 _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("hosts: name: …", HostSection),
     ("servers: name: …", ServerSection),
+    ("servers: name: launcher: systemd: …", SystemdSection),
+    ("servers: name: launcher: docker: …", DockerSection),
     ("profiles: name: …", ProfileSection),
     ("jobs: name: …", JobSection),
     ("jobs: name: progress: …", ProgressSection),

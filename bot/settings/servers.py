@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from bot.domain.flags import Flags
-from bot.domain.fleet import Launch, Server
+from bot.domain.fleet import Launch, Server, unit_name
 from bot.settings import naming, words
 from bot.settings.document import Document, Path_
+from bot.settings.launchers import launcher_settings
 from bot.settings.models import FleetFile, Section, ServerSection
 
 _T = TypeVar("_T")
 Made = tuple[Path_, Server]
+JOURNAL = "journal"
 
 
 def servers(
@@ -46,15 +48,17 @@ class _Making:
 
     def server(self, engines: Collection[str], launchers: Collection[str]) -> Server:
         places = self._places()
+        launcher, settings = self._launcher(launchers, places)
         return Server(
             name=places["name"],
             host=places["host"],
             port=int(places["port"]),
             engine=self._choice("engine", engines),
             launch=self._launch(places),
-            launcher=self._choice("launcher", launchers),
+            launcher=launcher,
+            launcher_settings=settings,
             gpus=self._read("gpus", lambda given: words.numbers(given, self.numbered.n)),
-            log=self._filled("log", places),
+            log=self._log(places, launcher, dict(settings)),
             log_rotates=self._get("log_rotates"),
             groups=self._read("groups", _groups),
             usual=None if self._get("profile") is None else self._choice("profile", self.file.profiles),
@@ -97,6 +101,21 @@ class _Making:
 
     def _choice(self, key: str, known: Iterable[str]) -> str:
         return naming.referred(self.document, self._path(key), str(self._get(key)), known, key)
+
+    def _launcher(self, known: Collection[str], places: Mapping[str, str]) -> tuple[str, tuple[tuple[str, str], ...]]:
+        choice, path = self._get("launcher"), self._path("launcher")
+        name = naming.referred(self.document, path, choice.name, known, "launcher")
+        return name, launcher_settings(self.document, path, choice, places)
+
+    def _log(self, places: Mapping[str, str], launcher: str, settings: Mapping[str, str]) -> str:
+        """Where its log is; the journal is named with its unit, for whoever reads it."""
+        log = self._filled("log", places)
+        if log != JOURNAL:
+            return log
+        if launcher != "systemd":
+            raise self.document.error(self._path("log"), "only the launcher systemd has a journal")
+        kind = "user-journal" if settings.get("manager") == "user" else "journal"
+        return f"{kind}:{unit_name(places['name'], settings.get('unit', ''))}"
 
     def _launch(self, places: Mapping[str, str]) -> Launch:
         self._refuse_missing("launch")

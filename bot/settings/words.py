@@ -159,6 +159,27 @@ def flag_name(name: str) -> str:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class LauncherChoice:
+    """A launcher's name, and what stands beside it: nothing, one bare value, or a mapping."""
+
+    name: str
+    given: Any = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def launcher(value: Any) -> LauncherChoice:
+    """A launcher as its name alone, or as a mapping of its name to its settings."""
+    if isinstance(value, str):
+        return LauncherChoice(str(value))
+    if isinstance(value, Mapping) and len(value) == 1:
+        name, given = next(iter(value.items()))
+        return LauncherChoice(str(name), given)
+    raise Wrong(f"must be a launcher's name, or its name with its settings, not {shown(value)}")
+
+
 def cut(line: tuple[str, ...]) -> tuple[tuple[str, ...], Flags]:
     """A launch line cut into the command and the flags behind it.
 

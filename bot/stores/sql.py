@@ -17,24 +17,7 @@ from typing import Any, TypeVar
 from cattrs import BaseValidationError
 from cattrs.preconf.json import JsonConverter, make_converter
 from cattrs.strategies import configure_tagged_union
-from sqlalchemy import (
-    Column,
-    Connection,
-    DateTime,
-    Integer,
-    MetaData,
-    Select,
-    String,
-    Table,
-    Text,
-    create_engine,
-    delete,
-    event,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Select, create_engine, delete, event, func, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from bot.domain.errors import StoreError
@@ -42,40 +25,11 @@ from bot.domain.message import Answers, Block, Part, Says
 from bot.domain.operation import Asked, Operation, Question, State, Where
 from bot.domain.plan import Step
 from bot.domain.records import StartRecord
-
-_TABLES = MetaData()
-
-_operations = Table(
-    "operations",
-    _TABLES,
-    Column("number", Integer, primary_key=True, autoincrement=True),
-    Column("id", String(40), unique=True, nullable=False),
-    Column("state", String(20), nullable=False, index=True),
-    Column("started_at", DateTime(timezone=True), nullable=False),
-    Column("value", Text, nullable=False),
-)
-_questions = Table(
-    "questions",
-    _TABLES,
-    Column("nonce", String(64), primary_key=True),
-    Column("state", String(20), nullable=False, index=True),
-    Column("asked_at", DateTime(timezone=True), nullable=False),
-    Column("value", Text, nullable=False),
-)
-_starts = Table(
-    "starts",
-    _TABLES,
-    Column("number", Integer, primary_key=True, autoincrement=True),
-    Column("server", String(120), nullable=False, index=True),
-    Column("profile", String(120), nullable=False, index=True),
-    Column("value", Text, nullable=False),
-)
-_seen = Table(
-    "seen",
-    _TABLES,
-    Column("key", String(200), primary_key=True),
-    Column("at", DateTime(timezone=True), nullable=False, index=True),
-)
+from bot.stores.schema import begin_alone, bring_up, is_current
+from bot.stores.tables import operations as _operations
+from bot.stores.tables import questions as _questions
+from bot.stores.tables import seen as _seen
+from bot.stores.tables import starts as _starts
 
 KEEP_SEEN = timedelta(hours=24)
 KEEP_STARTS = 5_000
@@ -108,7 +62,10 @@ class Database:
         if self._engine.dialect.name == "sqlite":
             event.listen(self._engine, "connect", _tune)
         with self.connection() as connection:
-            _TABLES.create_all(connection)
+            if is_current(connection, self._name):
+                return
+        with self.connection(is_alone=True) as connection:
+            bring_up(connection, self._name)
 
     @staticmethod
     def file(path: Path) -> Database:
@@ -125,10 +82,12 @@ class Database:
         self._engine.dispose()
 
     @contextmanager
-    def connection(self) -> Iterator[Connection]:
-        """A connection in a transaction that is kept when nothing was raised."""
+    def connection(self, *, is_alone: bool = False) -> Iterator[Connection]:
+        """A connection in a transaction that is kept when nothing was raised; alone, nobody else writes meanwhile."""
         try:
             with self._engine.begin() as connection:
+                if is_alone:
+                    begin_alone(connection)
                 yield connection
         except SQLAlchemyError as error:
             reason = str(getattr(error, "orig", None) or error).splitlines()[0]
@@ -252,6 +211,18 @@ class SqlStarts:
             added = connection.execute(insert(_starts).values(**values))
             oldest = (added.inserted_primary_key or (0,))[0] - KEEP_STARTS
             connection.execute(delete(_starts).where(_starts.c.number <= oldest))
+        self._kept = None
+
+    def measured(self, server: str, profile: str, tokens_per_second: float, per_request: float | None) -> None:
+        query = select(_starts).where((_starts.c.server == server) & (_starts.c.profile == profile))
+        with self._database.connection() as connection:
+            for row in connection.execute(query.order_by(_starts.c.number.desc()).limit(20)).mappings():
+                record = self._database.value_of(StartRecord, row["value"])
+                if record.is_ready:
+                    told = replace(record, tokens_per_second=tokens_per_second, per_request=per_request)
+                    values = {"value": self._database.text_of(told)}
+                    connection.execute(update(_starts).where(_starts.c.number == row["number"]).values(**values))
+                    break
         self._kept = None
 
     def recent(self, limit: int) -> tuple[StartRecord, ...]:

@@ -34,6 +34,7 @@ from tests.runtime.probing.stage import FakeEngine, Plain, free_port
 from tests.transports.servers import SSHD, container, sshd
 
 FEW, MANY = 8, 2048
+QUIET = 0.02
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
@@ -134,7 +135,10 @@ async def few(way: Way, ports: Sequence[int], rounds: int) -> None:
     await settled(eyes, servers)
     for _round in range(rounds):
         for _often in range(5):
+            # Both out of the same quiet, as a person's question comes.
+            await asyncio.sleep(QUIET)
             took["limit"].append(await timed(echo()))
+            await asyncio.sleep(QUIET)
             took["look"].append(await settled(eyes, servers))
         took["curl"].append(await timed(there.run(curl, timeout=wait)))
         took["hand"].append(await timed(Plain().run(by_hand, timeout=wait)))

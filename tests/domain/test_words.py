@@ -78,7 +78,7 @@ def test_talk_is_left_alone(text: str) -> None:
         ("restart no_bufer", "I don't know no_bufer. Did you mean no_buffer? Nothing was done."),
         ("restart gpu3; rm -rf /", "I don't know gpu3;. Did you mean gpu3? Nothing was done."),
         ("logs gpu0 $(id)", "I don't know $(id). Usage: logs [servers] [lines]. Nothing was done."),
-        ("restart the whole thing", "I don't know the. Usage: restart [servers] [profile] [--rolling] [--again]. Nothing was done."),
+        ("restart the whole thing", "I don't know the. Usage: restart [servers] [profile] [flag=value] [--rolling] [--again]. Nothing was done."),
         ("up gpu9", "I don't know gpu9. Did you mean gpu7? Nothing was done."),
     ],
 )  # fmt: skip

@@ -41,6 +41,7 @@ class Stage:
     workspace: Workspace
     bot: subprocess.Popen[bytes] | None = None
     channel: Demo = field(init=False)
+    asked: list[Asked] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.write()
@@ -72,7 +73,6 @@ class Stage:
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("UPBOT_", "SLACK_"))}
         return {
             **{name: value for name, value in ours.items() if name != "PYTHONDONTWRITEBYTECODE"},
-            "PYTHONPYCACHEPREFIX": str(self.folder.parent / "compiled"),
             "UPBOT_FLEET": str(self.file),
             "UPBOT_STATE": str(self.state),
         }
@@ -102,11 +102,12 @@ class Stage:
             self.bot.wait()
             self.bot = None
             if number is signal.SIGKILL:
-                (self.state / "ask.sock").unlink()
+                (self.state / "ask.sock").unlink(missing_ok=True)
 
     def ask(self, *words: str) -> Asked:
         """`upbot ask` as an agent's shell runs it; the caller reads its output, or waits."""
-        return Asked(self, words)
+        self.asked.append(Asked(self, words))
+        return self.asked[-1]
 
     def run_inside(self, *argv: str) -> str:
         """Run a command in the container, as `pct exec` does."""
@@ -143,10 +144,15 @@ class Asked:
             return self.process.wait(within)
         finally:
             self.took = time.monotonic() - self._begun
-            self.process.kill()
-            self._reader.join(10)
-            assert self.process.stdout is not None
-            self.process.stdout.close()
+            self.end()
+
+    def end(self) -> None:
+        """End it if it has not ended; may be called again."""
+        self.process.kill()
+        self.process.wait()
+        self._reader.join(10)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
 
     def until(self, text: str, within: float = 20) -> None:
         """Wait until it has printed this."""
@@ -172,10 +178,14 @@ def staged(folder: Path, *, count: int, speed: float, **limits: str) -> Iterator
         fleet["limits"] = limits
         stage = Stage(folder, login, ct, fleet, workspace)
         _give_tmux_a_place(stage)
-        stage.run_inside(sys.executable, "-m", "tests.end_to_end.inside", str(folder / "home"), f"{speed:g}", str(count))
+        stage.run_inside(
+            sys.executable, "-m", "tests.end_to_end.inside", str(folder / "home"), f"{speed:g}", str(count)
+        )
         try:
             yield stage
         finally:
+            for asked in stage.asked:
+                asked.end()
             if stage.bot is not None:
                 stage.end_bot(signal.SIGKILL)
 
@@ -197,8 +207,8 @@ def running_workspace() -> Iterator[Workspace]:
     try:
         asyncio.run_coroutine_threadsafe(workspace.start(), loop).result(10)
         yield workspace
-        asyncio.run_coroutine_threadsafe(workspace.stop(), loop).result(10)
     finally:
+        asyncio.run_coroutine_threadsafe(workspace.stop(), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
         loop.close()

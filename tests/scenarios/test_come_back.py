@@ -76,12 +76,12 @@ def test_it_says_in_the_thread_that_it_was_away() -> None:
         bot.fleet.run_all()
         await bot.answer("restart no_buffer")
         bot.press("Restart 8 servers")
-        await bot.advance(30)
+        await bot.advance(40)
         await bot.die()
         bot = bot.restarted()
         await bot.advance(2)
         assert bot.last.text == snapshot(
-            "I was restarted at step 3 of 5 (start); looking, and going on. 0:30 since the start."
+            "I was restarted at step 3 of 5 (start); looking, and going on. 0:40 since the start."
         )
         await _until_done(bot)
 

@@ -34,7 +34,7 @@ mem-fraction-static  0.85 → 0.90
 why: 32 of 37 seats taken, Mamba state holds the cap (61 %), queue empty
 ✓ flags known to sglang 0.5.13   ✓ memory and ports will be free   ✓ job datagen stops gracefully and resumes
 expected: 72 seats, now 37 · price: no overlap scheduling · never run here before
-[Restart 8 servers] [One by one…] [Cancel]
+[Restart 8 servers] [Canary on gpu7] [Cancel]
 asked by ana · an operator's press, or yes 4283 · 5 m left\
 """)
         bot.press("Restart 8 servers", user="U2")
@@ -187,7 +187,9 @@ def test_a_flag_that_the_version_does_not_know_is_refused_before_anything_stops(
 Not restarted: profile no_buffer will not start. Nothing was touched.
 sglang 0.5.23 has no --mamba-scheduler-strategy; since 0.5.20 it is --mamba-radix-cache-strategy
 sglang 0.5.23 starts no_buffer only with --disable-overlap-schedule (since 0.5.14 it no longer switches overlap off by itself)
-corrected: --model-path /models/Qwen3.6-27B --enable-metrics --mamba-radix-cache-strategy no_buffer --max-running-requests 128 --mem-fraction-static 0.90 --port 30000 --disable-overlap-schedule\
+profile no_buffer should say:
+mamba-radix-cache-strategy: no_buffer   instead of mamba-scheduler-strategy
+disable-overlap-schedule: true\
 """)
         assert bot.fleet.signalled == []
 
@@ -202,7 +204,8 @@ def test_a_taken_port_and_an_orphan_are_named_before_a_start() -> None:
         bot.fleet.servers["gpu3"].foreign = Process(991, 5, ("python3", "-m", "http.server"), age=timedelta(hours=2))
         assert await bot.answer("start gpu3") == snapshot("""\
 Not started: something else holds a port or GPU memory. Nothing was touched.
-gpu3: port 30003 is held by pid 991, 2 h old: python3 -m http.server\
+gpu3: port 30003 is held by pid 991, 2 h old: python3 -m http.server
+[Kill 991…]\
 """)
         assert bot.fleet.started == []
 

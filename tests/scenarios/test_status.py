@@ -100,25 +100,35 @@ def test_help_is_made_from_the_commands() -> None:
         told = await bot.answer("help")
         assert told == snapshot("""\
 Two words are enough
+ack  you have seen an alert: the newest, or the one of that id
+alerts  what fires now, and what is silenced
+canary  try a profile on one server, compare it with its peers, then roll on or back
 cancel  end the open question or operation; says what was done and what is left
+compare  two profiles side by side: starts, failures, start-up time, caps, speed
 every  how often a running operation reports: every 10s
 help  what one may say here
+history  what was done here, by whom, and how it ended
 job  the job's state, progress and time to go; stop and start it
+kill  end one foreign process that holds a server's port or GPU memory
 logs  the last lines of a server's log
 profiles  the profiles, their flags and their record here
 quiet  a running operation reports only a crash and its end
 reload  read the fleet file again; a wrong one changes nothing
 restart  stop, start and prove servers, with a profile if one is named; asks before anything healthy dies
+silence  no alerts about these servers for a while
+since  what has changed since then: servers, what was done, the job
 start  start servers that do not run, with a profile if one is named
 status  how busy each server is, tok/s against the target, the job, what goes on
 stop  stop servers; alone: cancel what is open
+unsilence  end the silences about these servers, or all
 up  whether each server answers, now
+why  what limits throughput now, and what would help
 targets: a name, port, host, group or range (gpu2-5) · help restart tells more\
 """)
         assert await bot.answer("help restart") == snapshot("""\
 restart  stop, start and prove servers, with a profile if one is named; asks before anything healthy dies
-usage: restart [servers] [profile] [--rolling] [--again]
-for example: restart no_buffer  restart gpu3  restart --rolling no_buffer  restart no_buffer?  \n\
+usage: restart [servers] [profile] [flag=value] [--rolling] [--again]
+for example: restart no_buffer  restart gpu3  restart --rolling no_buffer  restart no_buffer?  restart gpu3 mem-fraction-static=0.88  \n\
 also: r, reboot
 who may: operators\
 """)

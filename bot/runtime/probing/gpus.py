@@ -51,9 +51,9 @@ def read(seen: GpusSeen, servers: Mapping[int, str] | None = None) -> tuple[Gpu,
     """
     cards = {gpu.uuid or str(gpu.index): gpu for gpu in _cards(seen.cards)}
     for uuid, bare in _uses(seen.uses):
-        age, above = seen.owners.get(bare.pid, (None, (bare.pid,)))
+        age, above, started = seen.owners.get(bare.pid, (None, (bare.pid,), None))
         owner = next((name for pid in above if (name := (servers or {}).get(pid))), None)
-        use = replace(bare, server=owner, age=age)
+        use = replace(bare, server=owner, age=age, started=started)
         gpu = cards.get(uuid)
         if gpu is not None:
             cards[uuid] = replace(gpu, uses=(*gpu.uses, use))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from bot.domain.errors import HopError
@@ -71,7 +72,7 @@ class WarmHost:
             return found
         passed, process, owner = now - self.counted_at, found.process, found.port_owner
         older = _older(process, passed)
-        return Recognised(older, older if owner is process else _older(owner, passed), found.exit_status, found.gpus)
+        return replace(found, process=older, port_owner=older if owner is process else _older(owner, passed))
 
     async def _open(self) -> Source:
         if self._source is not None:

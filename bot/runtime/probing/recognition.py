@@ -34,12 +34,17 @@ _STATUS = re.compile(r"-?[0-9]{1,6}")
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
-    """What the processes of a host say of one server. ``gpus`` is None where its environment does not tell."""
+    """What the processes of a host say of one server. ``gpus`` is None where its environment does not tell.
+
+    ``ended`` is the launcher's whole record of an end, whoever runs now: one that stood there while a process ran
+    tells of an earlier one.
+    """
 
     process: Process | None = None
     port_owner: Process | None = None
     exit_status: int | None = None
     gpus: tuple[int, ...] | None = None
+    ended: tuple[str, str] | None = None
 
 
 def record_path(state_dir: str, server: str) -> str:
@@ -91,8 +96,11 @@ class Census:
         owner = self._by_pid.get(listener.holder) if listener is not None and listener.holder is not None else None
         ours = _choose(candidates, owner, self._by_pid) or _recorded(record, self._by_pid)
         if ours is None:
-            return Recognised(port_owner=_owner(listener, owner, None), exit_status=_exit_status(record))
-        return Recognised(ours.process, _owner(listener, owner, ours), gpus=_devices(ours.env))
+            status = _exit_status(record)
+            return Recognised(port_owner=_owner(listener, owner, None), exit_status=status, ended=_ended(record))
+        # A record of this very process was written while it was being read: it tells of now.
+        ended = _ended(record) if _recorded(record, self._by_pid) is not ours else None
+        return Recognised(ours.process, _owner(listener, owner, ours), gpus=_devices(ours.env), ended=ended)
 
 
 def _choose(candidates: Mapping[int, Running], owner: Running | None, by_pid: Mapping[int, Running]) -> Running | None:
@@ -154,6 +162,10 @@ def _recorded(record: Record, by_pid: Mapping[int, Running]) -> Running | None:
 def _exit_status(record: Record) -> int | None:
     text = record.exit.strip()
     return int(text) if _STATUS.fullmatch(text) else None
+
+
+def _ended(record: Record) -> tuple[str, str] | None:
+    return (record.start, record.exit) if record.exit.strip() else None
 
 
 def _devices(env: Mapping[str, str]) -> tuple[int, ...] | None:

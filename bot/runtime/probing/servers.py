@@ -28,6 +28,7 @@ class Memory:
         self.mover = Mover()
         self.log = LogFollower(engine, server.log)
         self.process: Process | None = None
+        self.earlier_end: tuple[str, str] | None = None
         self.instant_path: str | None = None
         self.missing: set[str] = set()
         self.profile: tuple[object, str | None] = (None, None)
@@ -137,6 +138,8 @@ class ServerLook:
         """Take what the processes say."""
         self.recognised = recognised
         self.memory.meet(recognised.process)
+        if recognised.process is not None:
+            self.memory.earlier_end = recognised.ended
         chunks, self.chunks = self.chunks, []
         for chunk in chunks:
             self.read(chunk)
@@ -183,6 +186,7 @@ class ServerLook:
 
     def _facts(self, now: datetime) -> ServerFacts:
         recognised = self.recognised or Recognised()
+        is_earlier = recognised.ended is not None and recognised.ended == self.memory.earlier_end
         is_pending = self.unreachable is None and not self.is_settled and not self._has_health()
         return ServerFacts(
             self.server.name,
@@ -198,7 +202,7 @@ class ServerLook:
             movement=self.movement,
             diagnosis=self.diagnosis,
             gpus=_chosen(self.gpus, self.server.gpus or recognised.gpus),
-            exit_status=recognised.exit_status,
+            exit_status=None if is_earlier else recognised.exit_status,
             profile=self._profile(recognised.process),
             log_tail=self.log_tail,
             sees_processes=self.sees_processes,

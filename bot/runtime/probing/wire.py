@@ -192,14 +192,14 @@ class Tailed:
 class GpusSeen:
     """What the GPU query printed, by which list of fields; ``why`` where nothing of it can be used.
 
-    ``owners`` are the processes that hold memory: how old each is, and its own pid and those above it.
+    ``owners`` are the processes that hold memory: how old each is, its own pid and those above it, and its start.
     """
 
     variant: int
     cards: str
     uses: str
     why: str = ""
-    owners: Mapping[int, tuple[timedelta | None, tuple[int, ...]]] = field(default_factory=dict)
+    owners: Mapping[int, tuple[timedelta | None, tuple[int, ...], int | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,8 +297,12 @@ def _tailed(one: Any) -> Tailed:
 def _gpus(one: Any) -> GpusSeen:
     _number, _kind, _key, variant, cards, uses, why, owners = one
     known = {
-        _whole(pid): (timedelta(seconds=float(age)) if age is not None else None, tuple(map(_whole, above)))
-        for pid, age, above in owners
+        _whole(pid): (
+            timedelta(seconds=float(age)) if age is not None else None,
+            tuple(map(_whole, above)),
+            _whole(started) if started is not None else None,
+        )
+        for pid, age, above, started in owners
     }
     return GpusSeen(_whole(variant), _text(cards), _text(uses), _text(why), known)
 

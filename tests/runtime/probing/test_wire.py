@@ -53,7 +53,7 @@ GOOD = [
     ],
     [3, "chunk", 1, {"why": "gone"}],
     [3, "tail", 0, "x", True, ""],
-    [3, "gpus", 0, 1, "a", "b", "", [[7, 1.5, [7, 6]], [8, None, [8]]]],
+    [3, "gpus", 0, 1, "a", "b", "", [[7, 1.5, [7, 6], 70], [8, None, [8], None]]],
     [1, "done", 0],
 ]
 
@@ -75,7 +75,7 @@ def test_every_kind_of_item_is_read():
         (3, Chunk(0, 1, 2, 4, is_reset=True, quiet=timedelta(seconds=2), data=b"xy")),
         (3, Chunk(1, why="gone")),
         (3, Tailed(0, b"x", is_cut=True)),
-        (3, GpusSeen(1, "a", "b", "", {7: (timedelta(seconds=1.5), (7, 6)), 8: (None, (8,))})),
+        (3, GpusSeen(1, "a", "b", "", {7: (timedelta(seconds=1.5), (7, 6), 70), 8: (None, (8,), None)})),
         (1, Done()),
     ]
 

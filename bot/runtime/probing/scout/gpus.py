@@ -32,22 +32,23 @@ def ask_gpus(key: int, item: "dict[str, Any]") -> "list[Any]":
 
 
 def owners_of(uses: str) -> "list[Any]":
-    """``[pid, age, [pid, parent, …]]`` of each process that holds GPU memory, as far as it can be seen here."""
+    """``[pid, age, [pid, parent, …], started]`` of each process that holds GPU memory, as far as it can be seen."""
     found: list[Any] = []
     for line in uses.splitlines()[:MOST_OWNERS]:
         word = line.partition(",")[0].strip()
         if word.isdigit():
-            found.append([int(word), age_of(int(word)), with_ancestors(int(word))])
+            age, started = since(int(word))
+            found.append([int(word), age, with_ancestors(int(word)), started])
     return found
 
 
-def age_of(pid: int) -> "float | None":
-    """How many seconds a process is old; None when it can't be seen."""
+def since(pid: int) -> "tuple[float | None, int | None]":
+    """How many seconds a process is old, and its start in ticks since boot; None when it can't be seen."""
     try:
         started = stat_of(pid)[2]
-        return round(float(read_file("/proc/uptime").split()[0]) - float(started) / TICKS, 2)
+        return round(float(read_file("/proc/uptime").split()[0]) - float(started) / TICKS, 2), started
     except (OSError, ValueError, IndexError):
-        return None
+        return None, None
 
 
 def output_of(argv: "list[str]", until: float) -> "tuple[str, str]":

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bot.domain.diagnosis import Diagnosis, Phase
 from bot.domain.eta import Outlook
 from bot.domain.facts import ServerFacts, Sight
+from bot.domain.guard import rate
 from bot.domain.launching import CUSTOM
 from bot.domain.message import (
     UNBROKEN,
@@ -34,7 +35,9 @@ from bot.domain.phrases import about, count, names, percent, span, stopwatch
 from bot.domain.plan import (
     AwaitFree,
     Before,
+    ComparePeers,
     CompareThroughput,
+    EndForeign,
     EndServers,
     Plan,
     Prove,
@@ -170,6 +173,10 @@ def step_words(step: Step) -> str:
             return f"resume job {job}"
         case CompareThroughput():
             return "compare throughput"
+        case ComparePeers():
+            return "compare with its peers"
+        case EndForeign(pid=pid):
+            return f"end pid {pid}"
 
 
 def progress_head(op: Operation, views: Mapping[str, View], now: datetime, outlook: Outlook) -> Message:
@@ -339,7 +346,7 @@ def finished(op: Operation, proofs: Sequence[Proof], now: datetime) -> Message:
     if op.state is State.FAILED:
         return _failed(op, took)
     blocks: list[Block] = []
-    if not all_:
+    if not all_ or plan.verb == "kill":
         head = line(bold(plan.title), f": {_notes(op)}")
     elif plan.verb == "stop":
         head = line("⚪ " if not op.lost else "🔴 ", bold(f"{len(good)}/{len(all_)} stopped"), f" after {took}")
@@ -350,9 +357,10 @@ def finished(op: Operation, proofs: Sequence[Proof], now: datetime) -> Message:
         if told:
             blocks.append(Lines((_dotted(told),)))
     blocks += _lost(op)
-    compare = next((step for step in plan.steps if isinstance(step, CompareThroughput)), None)
+    compare = comparison(plan)
     if compare is not None and good:
-        blocks.append(Small((line(f"throughput in {span(compare.after)}, in the thread"),)))
+        what = "throughput" if isinstance(compare, CompareThroughput) else "beside its peers"
+        blocks.append(Small((line(f"{what} in {span(compare.after)}, in the thread"),)))
     return Message(head, tuple(blocks))
 
 
@@ -437,18 +445,18 @@ def _flags(proofs: Sequence[Proof]) -> list[Line]:
     return [line(bold(f"flags differ from what was asked on {', '.join(odd)}"))]
 
 
-def throughput(op: Operation, after: Mapping[str, ServerFacts], rate: float | None) -> Message:
+def throughput(op: Operation, after: Mapping[str, ServerFacts], total: float | None) -> Message:
     """Five minutes later: what the change has brought, and the way back."""
     was = sum(one.tokens_per_second or 0.0 for one in op.plan.before)
     old = [one for one in op.plan.before if one.tokens_per_second and one.running]
-    if rate is None:
+    if total is None:
         return says("Throughput can't be compared: no server told its tokens.")
-    change = f", was {about(was)} ({(rate - was) / was * 100:+.0f} %)" if was else ""
-    parts = [line(bold(f"{about(rate)} tok/s"), change)]
+    change = f", was {about(was)} ({(total - was) / was * 100:+.0f} %)" if was else ""
+    parts = [line(bold(f"{about(total)} tok/s"), change)]
     running = sum(facts.load.running or 0 for facts in after.values())
-    if running and rate:
+    if running and total:
         before = statistics.median((one.tokens_per_second or 0) / (one.running or 1) for one in old) if old else None
-        each = f"a request decodes at {about(rate / running)} tok/s"
+        each = f"a request decodes at {about(total / running)} tok/s"
         parts.append(line(each + (f", was {about(before)}" if before else "")))
     kv = [facts.load.kv_usage for facts in after.values() if facts.load.kv_usage is not None]
     if kv:
@@ -461,6 +469,50 @@ def throughput(op: Operation, after: Mapping[str, ServerFacts], rate: float | No
     if back is not None:
         blocks = (Buttons((Button("Roll back", Says(f"restart {' '.join(op.survivors)} {back}")),)),)
     return Message(joined, blocks)
+
+
+def comparison(plan: Plan) -> CompareThroughput | ComparePeers | None:
+    """What a plan compares after its end."""
+    return next((step for step in plan.steps if isinstance(step, (CompareThroughput, ComparePeers))), None)
+
+
+def beside_its_peers(op: Operation, step: ComparePeers, seen: Mapping[str, ServerFacts]) -> Message:
+    """A canary after its minutes: seats, tok/s and tok/s a request beside the median of the others, and what now."""
+    mine = seen.get(step.server)
+    peers = [seen[name] for name in step.peers if name in seen]
+    parts: list[Line] = [line(bold(f"{step.server} with {op.plan.profile}"))]
+    for word, get in _PEER_FIGURES:
+        own = get(mine) if mine is not None else None
+        others = [value for facts in peers if (value := get(facts)) is not None]
+        if own is not None:
+            beside = f" (the others {about(statistics.median(others))})" if others else ""
+            parts.append(line(bold(about(own)), f" {word}{beside}"))
+    if len(parts) == 1:
+        parts.append(line("nothing could be measured"))
+    others_names = " ".join(step.peers)
+    buttons = [Button(f"Roll to the other {len(step.peers)}", Says(f"restart {op.plan.profile} {others_names}"))]
+    if op.plan.back_to is not None:
+        buttons.append(Button("Roll back", Says(f"restart {step.server} {op.plan.back_to}")))
+    return Message(_dotted(parts), (Buttons(tuple(buttons)),))
+
+
+def _each(facts: ServerFacts) -> float | None:
+    tokens, running = rate(facts), facts.load.running
+    return tokens / running if tokens is not None and running else None
+
+
+_PEER_FIGURES: tuple[tuple[str, Callable[[ServerFacts], float | None]], ...] = (
+    ("seats", lambda facts: facts.load.max_running),
+    ("tok/s", rate),
+    ("running", lambda facts: facts.load.running),
+    ("tok/s a request", _each),
+)
+
+
+def goes_back(op: Operation, servers: Sequence[str]) -> Message:
+    """Said when the profile has it that a failed start goes back by itself."""
+    who = names(list(servers), list(op.plan.servers))
+    return says(bold(f"Going back to {op.plan.back_to} on {who}"), f", as the profile {op.plan.profile} says.")
 
 
 def cancelled(op: Operation, views: Mapping[str, View]) -> Message:

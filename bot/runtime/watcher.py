@@ -1,0 +1,335 @@
+"""Watches the fleet: a look each five seconds through the probe path, the rules, and what they say told in the channel.
+
+The rules are pure (`bot.domain.watching`); here is what has to touch the world: the rounds, the channel, the store.
+An alert has one message that is kept current, and short notes in its thread. What was told and what was learned is
+kept, so that a restart neither repeats nor forgets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+import structlog
+
+from bot.domain.errors import StoreError, UpbotError, UserError
+from bot.domain.facts import JobFacts, JobState, ServerFacts, Sight
+from bot.domain.fleet import Fleet, Server
+from bot.domain.message import Message
+from bot.domain.needs import Needs
+from bot.domain.operation import Operation
+from bot.domain.plan import ResumeJob, StopJob
+from bot.domain.readiness import Readiness, judge
+from bot.domain.watching import alerts
+from bot.domain.watching.alerts import Alert, Book, Change, Did, Silence
+from bot.domain.watching.limits import Limits
+from bot.domain.watching.samples import JobSample, Reading, Sample
+from bot.domain.watching.watch import Watch
+from bot.ports import Chat, Clock, Eyes, Operations, Place, Ref
+from bot.runtime.executor import Executor
+from bot.text import alerts as text
+
+_log = structlog.get_logger(__name__)
+
+ROUND = timedelta(seconds=5)
+GPU_ROUNDS = 6
+KEEP_LEARNED = timedelta(minutes=5)
+BLIND_AFTER = timedelta(minutes=1)
+REDRAW = timedelta(seconds=60)
+
+
+class Keep(Protocol):
+    """Remembers a few texts by name, over restarts."""
+
+    def get(self, name: str) -> str | None: ...
+    def put(self, name: str, text: str) -> None: ...
+
+
+class Books(Protocol):
+    """Reads and writes a book of alerts as text."""
+
+    def book_text(self, book: Book) -> str: ...
+    def book_of(self, text: str) -> Book: ...
+
+
+@dataclass(slots=True)
+class _Told:
+    """Where an alert stands in each channel."""
+
+    refs: dict[str, Ref] = field(default_factory=dict)
+    at: datetime | None = None
+
+
+class Watcher:
+    """Looks, decides, tells."""
+
+    def __init__(  # noqa: PLR0917 - the machine's parts, given once by the composition root
+        self,
+        fleet: Callable[[], Fleet],
+        eyes: Eyes,
+        executor: Executor,
+        operations: Operations,
+        chat: Chat,
+        clock: Clock,
+        keep: Keep,
+        books: Books,
+    ) -> None:
+        self._fleet = fleet
+        self._eyes = eyes
+        self._executor = executor
+        self._operations = operations
+        self._chat = chat
+        self._clock = clock
+        self._keep = keep
+        self._books = books
+        self._watch = Watch(Limits(target=fleet().target))
+        self._told: dict[str, _Told] = {}
+        self._round = 0
+        self._kept_at: datetime | None = None
+        self._blind_since: datetime | None = None
+        self._is_blind_told = False
+        self._limits: dict[str, tuple[tuple[str, ...], float | None]] = {}
+        self.seen_at: datetime | None = None
+        """When the last round ended that saw anything: the heartbeat that an outside monitor checks."""
+
+    @property
+    def book(self) -> Book:
+        """All alerts and silences."""
+        return self._watch.book
+
+    def load(self) -> None:
+        """Know again what was told and learned before the bot ended; what can't be read is learned anew."""
+        try:
+            if (kept := self._keep.get("alerts")) is not None:
+                self._watch.book = self._books.book_of(kept)
+            if (told := self._keep.get("told")) is not None:
+                self._told = {name: _told_of(one) for name, one in json.loads(told).items()}
+            if (learned := self._keep.get("learned")) is not None:
+                self._watch.load(json.loads(learned))
+        except (StoreError, ValueError, KeyError, TypeError) as error:
+            _log.warning("watching_begins_anew", error=str(error))
+
+    # The rounds
+
+    async def round(self) -> None:
+        """One look and what comes of it; a round that fails is told as blindness, never as recovery."""
+        fleet, now = self._fleet(), self._clock.now()
+        needs = Needs(load=True, log=True, gpu=self._round % GPU_ROUNDS == 0)
+        self._round += 1
+        sight = Sight(now)
+        async for sight in self._eyes.look(fleet.servers, jobs=fleet.jobs, needs=needs):  # noqa: B007 - the last one
+            pass
+        reading = self._reading(sight, fleet)
+        await self._mind_blindness(reading, sight)
+        if not reading.servers and fleet.servers:
+            return
+        self.seen_at = self._clock.now()
+        await self._tell(self._watch.take(reading))
+        self._remember()
+
+    def _reading(self, sight: Sight, fleet: Fleet) -> Reading:
+        now = self._clock.now()
+        live = self._executor.live()
+        samples = {
+            server.name: sample
+            for server in fleet.servers
+            if (sample := self._sample(server, sight.servers.get(server.name), now)) is not None
+        }
+        stopping = {step.job for op in live for step in op.plan.steps if isinstance(step, (StopJob, ResumeJob))}
+        return Reading(
+            now,
+            samples,
+            frozenset(server.name for server in fleet.servers),
+            frozenset(name for op in live for name in op.plan.servers),
+            {name: _job_sample(facts) for name, facts in sight.jobs.items() if facts.state is not JobState.UNKNOWN},
+            frozenset(stopping),
+        )
+
+    def _sample(self, server: Server, facts: ServerFacts | None, now: datetime) -> Sample | None:
+        """A server's numbers; None when nobody could look."""
+        if facts is None or facts.is_pending or facts.unreachable is not None:
+            return None
+        readiness = judge(facts, now).readiness
+        if facts.gpus:
+            reasons = tuple(dict.fromkeys(one for gpu in facts.gpus for one in gpu.clock_limits))
+            heat = [gpu.temperature_c for gpu in facts.gpus if gpu.temperature_c is not None]
+            self._limits[server.name] = (reasons, max(heat, default=None))
+        reasons, heat_c = self._limits.get(server.name, ((), None))
+        load, process = facts.load, facts.process
+        is_dead = facts.sees_processes and process is None
+        if not is_dead and load.running is None and readiness is not Readiness.STARTING:
+            return None
+        return Sample(
+            tokens_total=load.tokens_total,
+            prompt_tokens_total=load.prompt_tokens_total,
+            running=load.running,
+            queued=load.queued,
+            max_running=load.max_running or facts.running.max_running,
+            kv_usage=load.kv_usage,
+            mamba_usage=load.mamba_usage,
+            accept_length=load.accept_length,
+            clock_limits=reasons,
+            temperature_c=heat_c,
+            requests_total=load.requests_total,
+            profile=facts.profile,
+            process=process.identity if process is not None else None,
+            is_starting=readiness is Readiness.STARTING,
+            is_dead=is_dead,
+        )
+
+    async def _mind_blindness(self, reading: Reading, sight: Sight) -> None:
+        now = self._clock.now()
+        if reading.servers or not reading.expected:
+            if self._is_blind_told and self._blind_since is not None:
+                await self._say(text.sees_again(now - self._blind_since))
+            self._blind_since, self._is_blind_told = None, False
+            return
+        self._blind_since = self._blind_since or now
+        if not self._is_blind_told and now - self._blind_since >= BLIND_AFTER:
+            why = next((one.unreachable for one in sight.servers.values() if one.unreachable), "nothing answers")
+            self._is_blind_told = True
+            await self._say(text.blind(now - self._blind_since, why))
+
+    # What is told
+
+    async def _tell(self, changes: Sequence[Change]) -> None:
+        now = self._clock.now()
+        for change in changes:
+            _log.info("alert", did=change.did.value, cause=change.alert.cause.value, servers=change.servers)
+            if change.did is Did.NOTE:
+                await self._say(text.note(change.alert, self._everyone))
+            else:
+                await self._tell_one(change)
+        for one in self._watch.book.alerts:
+            told = self._told.get(one.id)
+            if one.is_on and told is not None and told.at is not None and now - told.at >= REDRAW:
+                await self._draw(one)
+        if changes:
+            self._save(self._watch.book)
+
+    async def _tell_one(self, change: Change) -> None:
+        one = change.alert
+        if one.id not in self._told:
+            if not one.is_on or change.did is Did.SILENCED:
+                return
+            self._told[one.id] = _Told()
+            for place in self._places:
+                ref = await self._post(place, self._message(one))
+                if ref is not None:
+                    self._told[one.id].refs[place.channel] = ref
+            self._told[one.id].at = self._clock.now()
+            return
+        await self._draw(one)
+        for ref in self._told[one.id].refs.values():
+            await self._post(Place(ref.channel, ref.id), text.told(change, self._everyone, self._clock.now()))
+
+    async def _draw(self, one: Alert) -> None:
+        told = self._told[one.id]
+        told.at = self._clock.now()
+        for ref in told.refs.values():
+            try:
+                await self._chat.edit(ref, self._message(one))
+            except UpbotError as error:
+                _log.warning("alert_not_shown", error=str(error))
+
+    def _message(self, one: Alert) -> Message:
+        return text.alert(one, self._everyone, self._clock.now(), self._last_change(one))
+
+    def _last_change(self, one: Alert) -> Operation | None:
+        """The last operation on any of these servers before the fault began."""
+        for op in reversed(self._operations.recent(20)):
+            if op.started_at <= one.since and (not one.servers or set(op.plan.servers) & set(one.servers)):
+                return op
+        return None
+
+    @property
+    def _everyone(self) -> list[str]:
+        return [server.name for server in self._fleet().servers]
+
+    @property
+    def _places(self) -> list[Place]:
+        return [
+            Place(next(iter(channel.ids), channel.name)) for channel in self._fleet().channels if channel.gets_alerts
+        ]
+
+    async def _say(self, message: Message) -> None:
+        for place in self._places:
+            await self._post(place, message)
+
+    async def _post(self, place: Place, message: Message) -> Ref | None:
+        try:
+            return await self._chat.post(place, message)
+        except UpbotError as error:
+            _log.warning("alert_not_told", error=str(error))
+            return None
+
+    # What people say to it
+
+    async def ack(self, id_: str | None, by: str) -> Alert:
+        """Somebody has seen an alert; without an id the newest that fires. UserError when there is none."""
+        firing = [one for one in self._watch.book.alerts if one.state is alerts.State.FIRING]
+        wanted = id_ or (firing[-1].id if firing else None)
+        if wanted is None:
+            raise UserError("nothing fires that could be acknowledged")
+        try:
+            book, changes = alerts.ack(self._watch.book, wanted, by, self._clock.now())
+        except KeyError as error:
+            raise UserError(f"there is no alert {wanted}") from error
+        except ValueError as error:
+            raise UserError(f"alert {wanted} is over, or not told yet") from error
+        await self._changed(book, changes)
+        return next(one for one in book.alerts if one.id == wanted)
+
+    async def silence(self, servers: frozenset[str], length: timedelta, by: str, because: str) -> Silence:
+        """Say nothing of these servers for a while."""
+        now = self._clock.now()
+        new = Silence(f"s-{int(now.timestamp())}", now + length, by, now, because, servers)
+        await self._changed(*alerts.silence(self._watch.book, new))
+        return new
+
+    async def unsilence(self, servers: frozenset[str]) -> None:
+        """End the silences about these servers, or all."""
+        await self._changed(*alerts.unsilence(self._watch.book, servers, self._clock.now()))
+
+    async def _changed(self, book: Book, changes: Sequence[Change]) -> None:
+        self._save(book)
+        self._watch.book = book
+        await self._tell(changes)
+
+    # What is kept
+
+    def _save(self, book: Book) -> None:
+        self._keep.put("alerts", self._books.book_text(book))
+        live = {one.id for one in book.alerts}
+        self._told = {name: told for name, told in self._told.items() if name in live}
+        self._keep.put("told", json.dumps({name: _plain(told) for name, told in self._told.items()}))
+
+    def _remember(self) -> None:
+        now = self._clock.now()
+        if self._kept_at is not None and now - self._kept_at < KEEP_LEARNED:
+            return
+        self._kept_at = now
+        try:
+            self._keep.put("learned", json.dumps(self._watch.dump()))
+        except StoreError as error:
+            _log.warning("learned_not_kept", error=str(error))
+
+    def reloaded(self) -> None:
+        """The fleet file was read again."""
+        self._watch.limits = replace(self._watch.limits, target=self._fleet().target)
+
+
+def _job_sample(facts: JobFacts) -> JobSample:
+    is_done = facts.state is JobState.DONE
+    return JobSample(facts.state is JobState.RUNNING, is_done, facts.done, facts.total, facts.rate)
+
+
+def _plain(told: _Told) -> dict[str, Any]:
+    return {"refs": {name: [ref.channel, ref.id, ref.thread] for name, ref in told.refs.items()}}
+
+
+def _told_of(plain: Any) -> _Told:
+    return _Told({name: Ref(*one) for name, one in plain["refs"].items()})

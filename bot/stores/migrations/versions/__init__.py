@@ -1,0 +1,1 @@
+"""One module a revision, the oldest first by its number."""

@@ -1,0 +1,41 @@
+"""Say nothing of these servers for a while.
+
+silence gpu3 2h because the fan is being replaced
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from bot.domain.command import Command, Decision, Grammar, Reply, SilenceAlerts
+from bot.domain.fleet import Role
+from bot.domain.message import bold, code, says
+from bot.domain.moments import moment
+from bot.domain.words import Words
+from bot.domain.world import World
+
+USUAL = timedelta(hours=1)
+LONGEST = timedelta(days=7)
+
+
+def decide(words: Words, world: World, now: datetime) -> Decision:
+    """Silence the servers that were named; never all by a slip."""
+    if not words.named:
+        told = says(bold("Silence which? "), code("silence gpu3 2h because …"), ". Nothing was done.")
+        return Reply(told, is_ok=False)
+    began = moment(words.when, now) if words.when else None
+    length = min(now - began if began is not None else USUAL, LONGEST)
+    return SilenceAlerts(tuple(server.name for server in world.targets), length, words.rest[:200])
+
+
+COMMAND = Command(
+    name="silence",
+    summary="no alerts about these servers for a while",
+    usage="silence <servers> [span] [because …]",
+    examples=("silence gpu3 2h because the fan is being replaced",),
+    decide=decide,
+    aliases=("mute",),
+    role=Role.OPERATOR,
+    grammar=Grammar(targets=True, when=True, because=True),
+    is_everyday=True,
+)

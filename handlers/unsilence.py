@@ -1,0 +1,31 @@
+"""End silences.
+
+unsilence gpu3        unsilence
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from bot.domain.command import Command, Grammar, UnsilenceAlerts
+from bot.domain.fleet import Role
+from bot.domain.words import Words
+from bot.domain.world import World
+
+
+def decide(words: Words, world: World, now: datetime) -> UnsilenceAlerts:
+    """Those about the servers that were named, or all."""
+    del now
+    return UnsilenceAlerts(tuple(server.name for server in world.targets) if words.named else ())
+
+
+COMMAND = Command(
+    name="unsilence",
+    summary="end the silences about these servers, or all",
+    usage="unsilence [servers]",
+    examples=("unsilence gpu3", "unsilence"),
+    decide=decide,
+    aliases=("unmute",),
+    role=Role.OPERATOR,
+    grammar=Grammar(targets=True),
+)
