@@ -18,7 +18,7 @@ demo: setup
 	$(BIN)/upbot demo $(ARGS)
 
 test: setup
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n auto --maxprocesses 8 $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

@@ -1,6 +1,6 @@
-"""The command line: run, demo, check, ask, diagnose, audit, backup.
+"""The command line: run, demo, check, ask, diagnose, audit, backup, replay, export, heartbeat.
 
-Exit codes: 0 all well, 1 not all ready or refused (diagnose: crashed; audit: broken), 2 wrong usage or configuration.
+Exit codes: 0 all well, 1 not all ready or refused (diagnose: crashed; audit: broken; heartbeat: none), 2 wrong usage or configuration.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import os
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from bot import __version__, app
 from bot.domain.errors import ConfigError, StoreError, UpbotError, UserError
-from bot.runtime import auditing, diagnosing
+from bot.domain.phrases import count
+from bot.runtime import auditing, diagnosing, heartbeat, replaying
 from bot.runtime.clock import SystemClock
 
 USAGE = 2
@@ -98,11 +99,35 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--json", action="store_true", help="one JSON object a line")
     audit.set_defaults(do=_audit)
 
+    _watching(commands)
+
     backup = commands.add_parser("backup", help="copy the state into a new file, also while the bot runs")
     _where(backup)
     backup.add_argument("file", metavar="FILE", type=Path, help="must not exist yet")
     backup.set_defaults(do=_backup)
     return parser
+
+
+def _watching(commands: Any) -> None:
+    """The commands about what the watcher has read."""
+    replay = commands.add_parser("replay", help="what the rules would have told over recorded readings")
+    replay.add_argument("file", metavar="SAMPLES", help="an export, one JSON object a line, .gz too; - reads stdin")
+    replay.add_argument("--json", action="store_true", help="one JSON object a line")
+    replay.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="another threshold: starved_for=60s"
+    )
+    replay.set_defaults(do=_replay)
+
+    export = commands.add_parser("export", help="what the watcher has read, a JSON object a reading")
+    _where(export)
+    export.add_argument("--since", metavar="SPAN", default="24h", help="24h (at most 26 h are kept), 03:12 (UTC)")
+    export.add_argument("file", nargs="?", type=Path, metavar="FILE", help="must not exist yet; without it: stdout")
+    export.set_defaults(do=_export)
+
+    heart = commands.add_parser("heartbeat", help="for monitors: exit 1 when the bot does not look, or is cut off")
+    _where(heart)
+    heart.add_argument("--within", metavar="SPAN", default="60s", help="how old the last round may be (60s)")
+    heart.set_defaults(do=_heartbeat)
 
 
 def _where(parser: argparse.ArgumentParser) -> None:
@@ -233,10 +258,54 @@ def _verify(found: app.Verified, *, is_json: bool) -> int:
     if is_json:
         print(json.dumps(dataclasses.asdict(found)))
     elif found.broken_at is not None:
-        print(f"broken at row {found.broken_at}: {found.why}; {found.rows} rows before it hold")
+        print(f"broken at row {found.broken_at}: {found.why} ({count(found.rows, 'row')} before it)")
     else:
-        print(f"{found.rows} rows, unbroken; the newest has the hash {found.newest}")
+        print(f"{count(found.rows, 'row')}, unbroken; the newest has the hash {found.newest}")
     return 0 if found.broken_at is None else 1
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    try:
+        limits = replaying.limits(arguments.set)
+    except UserError as error:
+        print(f"upbot: {error}", file=sys.stderr)
+        return USAGE
+    with replaying.opened(arguments.file) as source:
+        if arguments.json:
+            return _print(replaying.as_json(source, limits, arguments.file))
+        return _print(replaying.Replay(limits, arguments.file).lines(source))
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    setup = _setup(arguments, level="error")
+    since = auditing.since(arguments.since, setup.clock.now())
+    assert since is not None  # noqa: S101 - it has a default; for the type checker
+    with app.samples_of(setup) as samples:
+        lines = replaying.exported(samples.readings(since))
+        if arguments.file is None:
+            return _print(lines)
+        number = replaying.write_new(lines, arguments.file)
+    print(f"{arguments.file}: {number:,} readings")
+    return 0 if number else 1
+
+
+def _heartbeat(arguments: argparse.Namespace) -> int:
+    setup = _setup(arguments, level="error")
+    now = setup.clock.now()
+    began = auditing.since(arguments.within, now)
+    found = heartbeat.health(setup.environment.state_dir / heartbeat.NAME, now, now - (began or now))
+    print(found.why)
+    return 0 if found.is_ok else 1
+
+
+def _print(lines: Iterable[str]) -> int:
+    try:
+        for line in lines:
+            print(line)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
+        return 1
+    return 0
 
 
 def _backup(arguments: argparse.Namespace) -> int:

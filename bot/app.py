@@ -35,13 +35,18 @@ from bot.runtime.dice import SystemDice
 from bot.runtime.dispatcher import Dispatcher
 from bot.runtime.doctor import Finding, bad, good, look_at_hosts, look_at_people
 from bot.runtime.door import Door, Nowhere, Switchboard, person_for
+from bot.runtime.drawing import Drawer
 from bot.runtime.executor import Executor
+from bot.runtime.gallery import Gallery
 from bot.runtime.gathering import Gatherer
 from bot.runtime.hands import FleetHands
+from bot.runtime.heartbeat import NAME as HEARTBEAT
+from bot.runtime.heartbeat import Heart
 from bot.runtime.jobs import FleetJobs
 from bot.runtime.prober import Prober
 from bot.runtime.questions import Desk
 from bot.runtime.reach import Reach
+from bot.runtime.reporter import Reporter
 from bot.runtime.schedule import SystemSchedule
 from bot.runtime.scribe import Scribe
 from bot.runtime.steps import Steps
@@ -54,6 +59,7 @@ from bot.stores.audit import SqlAudit
 from bot.stores.audit import Verified as Verified  # noqa: PLC0414 - what the command line prints
 from bot.stores.changes import SqlChanges
 from bot.stores.kept import SqlKept
+from bot.stores.samples import SqlSamples
 from bot.stores.sql import Database, SqlOperations, SqlQuestions, SqlSeen, SqlStarts
 
 if TYPE_CHECKING:
@@ -149,7 +155,7 @@ class App:
         self.switchboard = Switchboard(chat)
         steps = Steps(fleet, plugins.engines, self.witness, self.hands, self.jobs, starts, clock)
         self.executor = Executor(steps, self.switchboard, self.operations, self.tasks, self.scribe)
-        kept = SqlKept(database)
+        kept, self.samples = SqlKept(database), SqlSamples(database)
         self.watcher = Watcher(fleet, self.witness, self.executor, self.operations, self.switchboard, clock, kept, kept)
         gatherer = Gatherer(
             fleet,
@@ -164,12 +170,13 @@ class App:
             audit,
             changes,
             book=lambda: self.watcher.book,
+            samples=self.samples,
         )
         self.desk = Desk(
             gatherer, self.executor, self.switchboard, self.questions, clock, SystemDice(), self.tasks, self.scribe
         )
         self.dispatcher = Dispatcher(
-            gatherer, self.executor, self.desk, self.switchboard, clock, self.tasks, self.scribe, source.reload
+            gatherer, self.executor, self.desk, self.switchboard, clock, self.tasks, self.scribe, self._read_again
         )
         self.door = Door(
             self.dispatcher,
@@ -182,7 +189,20 @@ class App:
             commands,
             clock,
         )
-        self.dispatcher.alarms = self.watcher
+        gallery = Gallery(
+            fleet,
+            self.samples,
+            self.operations,
+            lambda: self.watcher.book,
+            Drawer(),
+            self.switchboard,
+            clock,
+            self.tasks,
+        )
+        self.reporter = Reporter(fleet, self.witness, self.samples, lambda: self.watcher.book, self.switchboard, clock)
+        self.watcher.samples, self.watcher.gallery = self.samples, gallery
+        self.dispatcher.alarms, self.dispatcher.charts = self.watcher, gallery
+        self.is_chat_connected: Callable[[], bool] = lambda: True
         self.schedule = SystemSchedule()
         self._doorway: asyncio.Server | None = None
 
@@ -193,7 +213,9 @@ class App:
         if socket is not None:
             self._doorway = await self.door.serve(socket)
             self.watcher.load()
+            self.watcher.heart = Heart(socket.with_name(HEARTBEAT), self.clock, self.is_chat_connected)
             self.schedule.every(ROUND, self.watcher.round, name="watch")
+            self.reporter.plan(self.schedule)
             self.schedule.start()
         self.tasks.spawn(self.look_once(), name="first look")
         _log.info("begun", resumed=resumed, servers=len(self.source.fleet.servers))
@@ -201,11 +223,18 @@ class App:
     async def reload(self) -> str:
         """Read the fleet file again on a signal to this process; the audit says that nobody typed it."""
         try:
-            told = await self.source.reload()
+            told = await self._read_again()
         except ConfigError as error:
             self.scribe.reloaded(str(error), "SIGHUP", Place(""), is_read=False)
             raise
         self.scribe.reloaded(told, "SIGHUP", Place(""), is_read=True)
+        return told
+
+    async def _read_again(self) -> str:
+        """Read the fleet file again, and have everybody know who goes by what it says."""
+        told = await self.source.reload()
+        self.watcher.reloaded()
+        self.reporter.plan(self.schedule)
         return told
 
     async def look_once(self) -> None:
@@ -219,6 +248,10 @@ class App:
         if self._doorway is not None:
             self._doorway.close()
         await self.tasks.close()
+        try:
+            self.samples.flush()
+        except StoreError as error:
+            _log.warning("readings_not_kept", error=str(error))
         await self.eyes.close()
         await self.reach.close()
 
@@ -378,6 +411,7 @@ async def run_slack(setup: Setup, *, http: bool = False) -> None:
         )
         slack = Slack(settings, SqlSeen(database), setup.clock)
         app = App(source, setup.plugins, database, slack, setup.clock)
+        app.is_chat_connected = lambda: slack.is_connected
         await slack.start(app.dispatcher)
         try:
             async with running(app, setup.socket):
@@ -444,6 +478,7 @@ async def run_demo(
             settings = SlackSettings(workspace.bot_token, workspace.app_token, base_url=workspace.api_url)
             slack = Slack(settings, SqlSeen(database), setup.clock)
             app = App(source, setup.plugins, database, slack, setup.clock)
+            app.is_chat_connected = lambda: slack.is_connected
             await slack.start(app.dispatcher)
             async with running(app, setup.socket):
                 becoming = asyncio.ensure_future(_become_ready(simulated, slack, app, not_ready))
@@ -529,6 +564,18 @@ def audit_of(setup: Setup) -> Iterator[SqlAudit]:
     database = setup.database()
     try:
         yield SqlAudit(database)
+    finally:
+        database.close()
+
+
+@contextmanager
+def samples_of(setup: Setup) -> Iterator[SqlSamples]:
+    """What the watcher has read, as it is kept; StoreError when there is no state yet."""
+    if setup.environment.database is None and not (setup.environment.state_dir / "upbot.db").exists():
+        raise StoreError(f"there is no state in {setup.environment.state_dir} yet")
+    database = setup.database()
+    try:
+        yield SqlSamples(database)
     finally:
         database.close()
 

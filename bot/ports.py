@@ -6,15 +6,16 @@ never throws a library's exception through a port: only those of `bot.domain.err
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from typing import Protocol
 
 from pydantic import BaseModel
 
 from bot.domain.audit import AuditEntry
 from bot.domain.changes import JobMark, ReadinessChange
+from bot.domain.course import Point
 from bot.domain.facts import JobFacts, Process, Sight
 from bot.domain.fleet import Hop, Host, Job, Server
 from bot.domain.message import Message
@@ -22,6 +23,7 @@ from bot.domain.needs import Needs as Needs  # noqa: PLC0414 - a look is asked f
 from bot.domain.operation import Asked, Operation, Question, Where
 from bot.domain.records import StartRecord as StartRecord  # noqa: PLC0414 - as above
 from bot.domain.watching.alerts import Alert
+from bot.domain.watching.samples import Reading
 
 
 class Clock(Protocol):
@@ -133,6 +135,10 @@ class Launcher(Protocol):
         """Start detached, in a process group of its own; it outlives the bot. StepFailed when it can't."""
         ...
 
+    async def adopt(self, host: Transport, server: Server, process: Process, state_dir: str) -> None:
+        """Put a process on record that somebody else started; StepFailed when it is gone."""
+        ...
+
     async def end(self, host: Transport, server: Server, process: Process, *, force: bool) -> None:
         """SIGTERM to exactly that process, or SIGKILL to its tree; one that is gone already is no error."""
         ...
@@ -156,6 +162,10 @@ class Hands(Protocol):
 
     async def start(self, server: Server, argv: Sequence[str], env: Mapping[str, str]) -> None: ...
     async def end(self, server: Server, process: Process, *, force: bool) -> None: ...
+    async def adopt(self, server: Server, process: Process) -> None:
+        """Put a process that somebody else started on record as ours."""
+        ...
+
     async def warm_up(self, server: Server) -> float:
         """One small generation; the seconds that it took."""
         ...
@@ -260,6 +270,10 @@ class Schedule(Protocol):
     """Does something again and again; a round that takes longer than its span is not begun twice."""
 
     def every(self, span: timedelta, work: Callable[[], Awaitable[None]], *, name: str) -> None: ...
+    def at(self, time_of_day: time | None, work: Callable[[], Awaitable[None]], *, name: str) -> None:
+        """Once a day at that time in UTC, in place of what had this name before; None: not any more."""
+        ...
+
     def start(self) -> None: ...
     def stop(self) -> None: ...
 
@@ -321,4 +335,48 @@ class Changes(Protocol):
 
     def since(self, at: datetime) -> tuple[tuple[ReadinessChange, ...], tuple[JobMark, ...]]:
         """Those from an instant on, and of each server and job the last before it; the oldest first."""
+        ...
+
+
+class Samples(Protocol):
+    """Remembers what the watcher has read, and the alerts that are over."""
+
+    def add(self, reading: Reading, expected: Mapping[str, float]) -> None:
+        """Keep a reading, with the tokens a second that are usual for each server as it runs now."""
+        ...
+
+    def flush(self) -> None:
+        """Write down what was only collected so far."""
+        ...
+
+    def since(self, at: datetime, servers: Collection[str] | None = None) -> Mapping[str, tuple[Point, ...]]:
+        """The course of these servers (None: all) from an instant on, in the finest steps that are kept."""
+        ...
+
+    def readings(self, at: datetime) -> Iterator[Reading]:
+        """Whole readings from an instant on, the oldest first."""
+        ...
+
+    def ended(self, alert: Alert) -> None:
+        """Keep an alert that is over."""
+        ...
+
+    def alerts(self, at: datetime) -> tuple[Alert, ...]:
+        """The alerts that ended since then, the oldest first."""
+        ...
+
+
+class Painter(Protocol):
+    """Makes a picture of a drawing."""
+
+    async def png(self, svg: str) -> bytes:
+        """The drawing as PNG; FleetError when it can't be made."""
+        ...
+
+
+class Charts(Protocol):
+    """Whoever draws charts for people who ask."""
+
+    async def show(self, servers: Sequence[str], span: timedelta, place: Place) -> None:
+        """Say it in words at once, and put the picture into that message's thread when it is drawn."""
         ...

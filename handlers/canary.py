@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+from bot.domain.by_hand import DETACHED, with_sessions
 from bot.domain.command import Command, Decision, Grammar, Reply
 from bot.domain.fleet import Role
 from bot.domain.message import bold, code, says
@@ -25,7 +26,7 @@ def decide(words: Words, world: World, now: datetime) -> Decision:
         return Reply(told, is_ok=False)
     if words.named and len(world.targets) > 1:
         return Reply(says(bold("One server is the canary: "), "name one. Nothing was done."), is_ok=False)
-    return canary(words, replace(world, targets=world.targets[-1:]))
+    return with_sessions(canary(words, replace(world, targets=world.targets[-1:])), world, DETACHED)
 
 
 COMMAND = Command(

@@ -47,7 +47,7 @@ def decide(words: Words, world: World, now: datetime) -> Reply:
     ]
     rows = [(name, *(tell(record) for record in records)) for name, tell in _ROWS]
     table = Table(
-        ("", *(record.profile.name for record in records)),
+        ("here", *(record.profile.name for record in records)),
         tuple((line(name), line(one), line(other)) for name, one, other in rows if (one, other) != ("–", "–")),
     )
     head = line(bold(" and ".join(record.profile.name for record in records)), ", as they did here")

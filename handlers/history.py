@@ -11,7 +11,7 @@ from bot.domain.audit import entry_lines, told_since
 from bot.domain.command import Command, Grammar, Reply
 from bot.domain.message import Lines, Message, Small, bold, code, line, says
 from bot.domain.moments import USUAL_PAST, moment
-from bot.domain.phrases import count, names, span
+from bot.domain.phrases import count, names
 from bot.domain.words import Words
 from bot.domain.world import World
 
@@ -26,18 +26,21 @@ def decide(words: Words, world: World, now: datetime) -> Reply:
     since = since or now - USUAL_PAST
     found = told_since(world.past.entries, since, frozenset(words.targets) if words.named else None)
     about = f" with {names(words.targets, [one.name for one in world.fleet.servers])}" if words.named else ""
-    ago = span(_rounded(now - since))
+    period = _period(words.when)
     if not found:
-        return Reply(says(bold("Nothing was done"), f"{about} in the last {ago}."))
-    head = line(bold(count(len(found), "entry", "entries")), f"{about} in the last {ago}")
+        return Reply(says(bold("Nothing was done"), f"{about} {period}."))
+    head = line(bold(count(len(found), "entry", "entries")), f"{about} {period}")
     small = []
     if len(found) > MOST:
         small.append(line(f"the newest {MOST} of them · ", code("upbot audit"), " has all"))
     return Reply(Message(head, (Lines(entry_lines(found[-MOST:])), *((Small(tuple(small)),) if small else ()))))
 
 
-def _rounded(value: timedelta) -> timedelta:
-    return timedelta(seconds=round(value.total_seconds()))
+def _period(when: str) -> str:
+    """The span as it was typed, or the time of day with its zone."""
+    if not when:
+        return f"in the last {USUAL_PAST // timedelta(hours=1)} h"
+    return f"since {when} UTC" if ":" in when or "-" in when else f"in the last {when}"
 
 
 COMMAND = Command(

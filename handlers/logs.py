@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from bot.domain.command import Command, Grammar, Reply
+from bot.domain.diagnosis import said_cause
 from bot.domain.message import Block, Lines, LogPiece, Message, bold, code, line, says
 from bot.domain.needs import Needs
 from bot.domain.words import Words
@@ -31,13 +32,14 @@ def decide(words: Words, world: World, now: datetime) -> Reply:
         if facts.unreachable is not None:
             blocks.append(Lines((line(f"{server.name}: ", facts.unreachable),)))
         elif not tail:
-            blocks.append(Lines((line(f"{server.name}: no log at ", code(server.log or "(none configured)")),)))
+            none = "nothing yet in" if facts.process is not None else "no log at"
+            blocks.append(Lines((line(f"{server.name}: {none} ", code(server.log or "(none configured)")),)))
         else:
             blocks.append(LogPiece("\n".join(tail), title=f"{server.name} · {server.log}"))
         diagnosis = facts.diagnosis
         if diagnosis is not None and diagnosis.is_crashed and diagnosis.cause:
             blocks.append(
-                Lines((line(bold(f"{server.name} crashed: {diagnosis.cause}"), f" · {diagnosis.remedy or ''}"),))
+                Lines((line(bold(f"{server.name} crashed: {said_cause(diagnosis.cause)}"), f" · {diagnosis.remedy or ''}"),))
             )
     names = ", ".join(server.name for server in world.targets[:8])
     return Reply(Message(line(bold(f"Log of {names}")), tuple(blocks)))

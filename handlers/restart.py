@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from bot.domain.by_hand import DETACHED, with_sessions
 from bot.domain.command import Command, Decision, Grammar, Reply
 from bot.domain.fleet import Role
 from bot.domain.message import Lines, Message, bold, code, line
@@ -40,7 +41,7 @@ def decide(words: Words, world: World, now: datetime) -> Decision:
     del now
     if not world.targets:
         return _which(world)
-    return restart(words, world)
+    return with_sessions(restart(words, world), world, DETACHED)
 
 
 def _which(world: World) -> Reply:

@@ -58,19 +58,30 @@ def _servers(world: World, since: datetime) -> tuple[Line, ...]:
     order = [server.name for server in world.targets]
     ways: dict[tuple[Readiness, ...], list[str]] = {}
     paths: dict[str, list[ReadinessChange]] = {}
-    still: dict[Readiness, list[str]] = {}
+    still: dict[tuple[Readiness, str], list[str]] = {}
     for name in order:
         path = _path(world, name, since)
         if len(path) < 2:
-            still.setdefault(path[0].readiness if path else Readiness.UNKNOWN, []).append(name)
+            still.setdefault(_stayed(world, name, path, since), []).append(name)
             continue
         paths[name] = path
         ways.setdefault(tuple(one.readiness for one in path), []).append(name)
     lines = [_way(members, order, paths[members[0]]) for members in ways.values()]
-    for readiness, members in still.items():
-        word = f"{readiness.value} all the time" if readiness is not Readiness.UNKNOWN else "not known, then or now"
-        lines.append(line(f"{DOTS[readiness]} {names(members, order)}  {word}"))
+    lines += [line(f"{DOTS[dot]} {names(members, order)}  {told}") for (dot, told), members in still.items()]
     return tuple(lines)
+
+
+def _stayed(world: World, server: str, path: Sequence[ReadinessChange], since: datetime) -> tuple[Readiness, str]:
+    """How a server that shows no change is told: a process younger than that was started without anybody looking."""
+    if not path:
+        return Readiness.UNKNOWN, "not known, then or now"
+    one = path[0]
+    process = world.facts(server).process
+    if one.at >= since:
+        return one.readiness, f"{one.readiness.value}, looked at for the first time since"
+    if process is not None and process.age < world.now - since:
+        return one.readiness, f"{one.readiness.value} then and now, but started anew in between"
+    return one.readiness, f"{one.readiness.value} then and now"
 
 
 def _path(world: World, server: str, since: datetime) -> list[ReadinessChange]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from bot.domain.by_hand import with_sessions
 from bot.domain.command import CancelOpen, Command, Decision, Grammar, Reply
 from bot.domain.fleet import Role
 from bot.domain.message import bold, code, says
@@ -21,7 +22,7 @@ def decide(words: Words, world: World, now: datetime) -> Decision:
     """Plan the stop; without a server it means what is open here."""
     del now
     if world.targets:
-        return stop(words, world)
+        return with_sessions(stop(words, world), world)
     is_open = any(one.is_live for one in world.operations) or any(one.state is Asked.OPEN for one in world.questions)
     if is_open:
         return CancelOpen()

@@ -24,11 +24,18 @@ def _missing(marker: str) -> str | None:
     return None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--slow` runs what takes minutes."""
+    parser.addoption("--slow", action="store_true", help="run the tests that take minutes, as CI does")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip what can't run; under CI=true let it run and fail, since there it was to be installed."""
     if os.environ.get("CI") == "true":
         return
     for item in items:
+        if item.get_closest_marker("slow") and not config.getoption("--slow"):
+            item.add_marker(pytest.mark.skip(reason="takes minutes; `make test ARGS=--slow` runs it, and so does CI"))
         for marker in ("browser", "sshd", "tmux", "root"):
             if item.get_closest_marker(marker) and (why := _missing(marker)) is not None:
                 item.add_marker(pytest.mark.skip(reason=why))

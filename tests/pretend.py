@@ -67,6 +67,9 @@ class PretendServer:
     crash: Diagnosis | None = None
     exit_status: int | None = None
     foreign: Process | None = None
+    session: str | None = None
+    """The tmux window that somebody started it in."""
+    is_adopted: bool = False
     speed: float = 1.0
     extra_start: float = 0.0
     load_says: dict[str, Any] = field(default_factory=dict)
@@ -123,6 +126,7 @@ class PretendFleet:
         self.next_pid += 1
         one.pid, one.argv, one.since = self.next_pid, tuple(argv), since
         one.exit_status, one.crash, one.stands_still_since = None, None, None
+        one.session, one.is_adopted = None, False
 
     def die(self, name: str, crash: Diagnosis | None = None, exit_status: int | None = None) -> None:
         """A server is gone."""
@@ -175,6 +179,7 @@ class PretendFleet:
         age = now - one.since
         process = Process(one.pid, one.pid * 100, one.argv, "root", age)
         facts = replace(facts, process=process, profile=self._profile(one))
+        facts = replace(facts, session=one.session, is_adopted=one.is_adopted)
         if age.total_seconds() < STARTS_IN + one.extra_start - 4:
             refused = Answer(Outcome.REFUSED, now)
             return replace(facts, instant=refused, health=refused if needs.health else None)
@@ -294,6 +299,12 @@ class PretendFleet:
             one.pid = None
             one.exit_status = 0
             one.memory_free_at = self.clock.now() + seconds(4)
+
+    async def adopt(self, server: Server, process: Process) -> None:
+        one = self.servers[server.name]
+        if one.pid != process.pid:
+            raise StepFailed(f"{server.name}, pid {process.pid}, can't be adopted: it is gone")
+        one.is_adopted = True
 
     async def warm_up(self, server: Server) -> float:
         one = self.servers[server.name]

@@ -158,12 +158,13 @@ class Bot:
         world: PretendFleet | None = None,
         chat: PretendChat | None = None,
         clock: Clock | None = None,
+        jobs: PretendJobs | None = None,
     ) -> None:
         self.fleet_value = fleet
         self.clock = clock or JumpingClock()
         self.database = database or Database("sqlite://")
         self.fleet = world or PretendFleet(fleet, self.clock)
-        self.jobs = PretendJobs(self.fleet)
+        self.jobs = jobs or PretendJobs(self.fleet)
         self.chat = chat or PretendChat()
         self.tasks = Tasks()
         self.said = 0
@@ -269,7 +270,7 @@ class Bot:
 
     def restarted(self) -> Bot:
         """A new bot over what is left; its clock goes on."""
-        bot = Bot(self.fleet_value, database=self.database, world=self.fleet, chat=self.chat)
+        bot = Bot(self.fleet_value, database=self.database, world=self.fleet, chat=self.chat, jobs=self.jobs)
         bot.said = self.said + 1000
         bot.desk.resume()
         bot.executor.resume()

@@ -102,7 +102,9 @@ class Console:
         self._show(ref, message, "" if user == self._user else f"(to {user}) ")
 
     async def react(self, ref: Ref, sign: str, *, on: bool = True) -> None:
-        """Nothing: the answer follows at once."""
+        """A line that says it was heard, where an answer takes its time; a terminal has nothing to take off again."""
+        if on and sign == "eyes":
+            self._print("… heard, looking", indent="  " if ref.thread else "")
 
     def _show(self, ref: Ref, message: Message, mark: str) -> None:
         numbered = self._numbered(ref, message)

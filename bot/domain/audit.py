@@ -7,7 +7,7 @@ An entry is a value and knows nothing of how it is kept. ``sentence`` says one i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -118,6 +118,28 @@ def told_since(
         for one in entries
         if one.at >= since and one.act is not Act.BEGIN and (servers is None or servers & set(one.servers))
     ]
+
+
+def unanswered(
+    entries: Sequence[AuditEntry], operations: frozenset[str], open_codes: frozenset[str]
+) -> list[AuditEntry]:
+    """Presses that counted and led to nothing, since the bot was killed meanwhile; entries have the newest last.
+
+    ``operations`` are the ids of those that were written down, ``open_codes`` the codes of questions still open: a
+    press that was not consumed may be pressed again.
+    """
+    lost: dict[str, AuditEntry] = {}
+    for one in entries:
+        if one.act is Act.PRESS and one.question is not None:
+            if one.result is Result.ACCEPTED:
+                lost[one.question] = one
+            elif one.result is Result.VOID:
+                lost.pop(one.question, None)
+        elif one.act is Act.BEGIN and one.operation in operations:
+            answered = [code for code, press in lost.items() if code == one.question or press.title == one.title]
+            for code in answered:
+                del lost[code]
+    return [one for code, one in lost.items() if code not in open_codes]
 
 
 def entry_lines(entries: Iterable[AuditEntry]) -> tuple[Line, ...]:

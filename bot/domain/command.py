@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from bot.domain.facts import Process
 from bot.domain.fleet import Role
 from bot.domain.message import Message
 from bot.domain.needs import Needs
@@ -94,7 +95,22 @@ class UnsilenceAlerts:
     servers: tuple[str, ...]
 
 
-Change = AckAlert | CancelOpen | ReloadFleet | SetPace | SilenceAlerts | UnsilenceAlerts
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """Put these servers' processes on record as ours, though somebody started them by hand."""
+
+    processes: tuple[tuple[str, Process], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DrawChart:
+    """Show how these servers have been over so long."""
+
+    servers: tuple[str, ...]
+    span: timedelta
+
+
+Change = DrawChart | AckAlert | Adopt | CancelOpen | ReloadFleet | SetPace | SilenceAlerts | UnsilenceAlerts
 Decision = Reply | Plan | Change
 
 
@@ -105,7 +121,7 @@ class Command:
     ``is_everyday`` marks a word that people also use among themselves: followed by what is no target it is talk,
     and the bot keeps silent. ``changes`` marks a command that acts: it never guesses, and with a question mark
     at its end it only shows its plan. ``asks_installed`` has the installed version's own flags read before it decides,
-    ``needs_history`` what is kept of the past.
+    ``needs_history`` what is kept of the past, ``needs_samples`` what the watcher has read.
     """
 
     name: str
@@ -122,3 +138,4 @@ class Command:
     is_everyday: bool = False
     asks_installed: bool = False
     needs_history: bool = False
+    needs_samples: bool = False

@@ -90,7 +90,11 @@ class Engine(Protocol):
         ...
 
     def version_argv(self, server: Server) -> tuple[str, ...]:
-        """A command that prints the installed version and then the flags that it knows, one ``--name`` a line."""
+        """A command that prints the installed version and then the flags that it knows, one ``--name`` a line.
+
+        Where the installed parser checks a flag's values, there is a second line ``--name=int``, ``--name=float`` or
+        ``--name=a|b``.
+        """
         ...
 
     def check(self, version: str, known: frozenset[str], flags: Flags) -> tuple[FlagProblem, ...]:

@@ -142,6 +142,8 @@ class ServerFacts:
     ``is_pending`` means that its host has not answered yet; ``unreachable`` says which hop failed and how.
     ``exit_status`` is that of the last process that our launcher started there, when it has ended.
     ``profile`` is the profile whose flags the process runs, "custom" where none fits.
+    ``session`` is the tmux window that somebody started it in; ``is_adopted``: the bot has been told to take it over.
+    ``orphans`` are workers that outlived the process which our launcher started: they may hold GPU memory.
     Where ``sees_processes`` is False, nobody could look at processes: that none was seen says nothing then.
     """
 
@@ -162,6 +164,9 @@ class ServerFacts:
     profile: str | None = None
     log_tail: tuple[str, ...] = ()
     sees_processes: bool = True
+    session: str | None = None
+    is_adopted: bool = False
+    orphans: tuple[Process, ...] = ()
 
 
 class JobState(Enum):

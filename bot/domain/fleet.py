@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import time, timedelta
 from enum import Enum, IntEnum
 from typing import TypeVar
 
@@ -171,7 +171,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The fleet's own settings that are spans and yes-or-no."""
+    """The fleet's own settings that are spans and yes-or-no; ``report_at`` is a time of day in UTC, None: never."""
 
     confirm_within: timedelta = timedelta(minutes=5)
     answer_within: timedelta = timedelta(milliseconds=900)
@@ -180,6 +180,7 @@ class Limits:
     compare_after: timedelta = timedelta(minutes=5)
     ask_may_confirm: bool = False
     two_persons: tuple[str, ...] = ()
+    report_at: time | None = None
 
 
 @dataclass(frozen=True, slots=True)

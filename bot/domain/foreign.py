@@ -47,6 +47,10 @@ def _of(server: Server, facts: ServerFacts) -> Iterable[Foreign]:
         what = " ".join(owner.argv)[:80] or "unknown"
         why = f"port {server.port} is held"
         yield Foreign(server.name, server.host, owner.pid, owner.started, what, why, owner.age)
+    for orphan in facts.orphans:
+        what = " ".join(orphan.argv)[:80] or "unknown"
+        why = "an earlier start of it is survived"
+        yield Foreign(server.name, server.host, orphan.pid, orphan.started, what, why, orphan.age)
     for gpu in facts.gpus:
         for use in gpu.uses:
             if is_foreign(use):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from bot.domain.command import Reply
 from bot.domain.facts import JobState, ServerFacts
@@ -65,6 +65,8 @@ def rate(facts: ServerFacts) -> float | None:
     """Decoded tokens a second: measured between two looks, else what the engine says while it works."""
     if facts.movement.tokens_per_second is not None:
         return facts.movement.tokens_per_second
+    if facts.movement.still_since is not None and facts.load.running and not facts.load.counts_at_end:
+        return 0.0  # seen to stand still, whatever a gauge that nobody sets any more says
     if not facts.load.running:
         return 0.0 if facts.load.running == 0 else None
     return facts.load.tokens_per_second or None  # a gauge of 0 while requests run has not been set yet
@@ -110,27 +112,17 @@ def start_time(starts: Iterable[StartRecord], servers: Sequence[Server]) -> str 
     return f"a start took {median}" + (f" (median of {len(took)})" if len(took) > 1 else "")
 
 
-def busy_reply(world: World, operation: Operation) -> Reply:
-    """The answer to a command that another operation is in the way of."""
+def busy(operation: Operation, now: datetime) -> Message:
+    """The answer to a command or a press that another operation is in the way of."""
     number = operation.current
     where = ""
     if number is not None:
         where = f", step {number + 1} of {len(operation.plan.steps)}"
         where += f" ({operation.progress[number].note})" if operation.progress[number].note else ""
-    since = span(world.now - operation.started_at)
-    return Reply(
-        Message(
-            line(bold(f"Busy: {operation.plan.verb}"), f" by {operation.by} since {since}{where}"),
-            (
-                Buttons(
-                    (
-                        Button("Show", Says("status")),
-                        Button("Cancel that", Says(f"cancel {operation.id}")),
-                    )
-                ),
-            ),
-        ),
-        is_ok=False,
+    since = span(now - operation.started_at)
+    return Message(
+        line(bold(f"Busy: {operation.plan.verb}"), f" by {operation.by} since {since}{where}"),
+        (Buttons((Button("Show", Says("status")), Button("Cancel that", Says(f"cancel {operation.id}")))),),
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
 
-from bot.domain.plan import EndServers, Plan, StartServers, Step
+from bot.domain.errors import UserError
+from bot.domain.plan import EndForeign, EndServers, Plan, ResumeJob, StartServers, Step, StopJob
 
 
 class State(Enum):
@@ -62,7 +63,8 @@ class Operation:
 
     ``touched`` is true from the moment that something may have been signalled or started; before that a word ends
     it and nothing is left behind. ``lost`` says of each server that dropped out why; ``launched`` are those that it
-    has started. ``copies`` are other places that want to read along.
+    has started. ``copies`` are other places that want to read along. ``is_end_told`` is false from the beginning
+    until its end has been said, so that a bot that was killed in between says it when it is back.
     """
 
     id: str
@@ -81,6 +83,7 @@ class Operation:
     outcome: str = ""
     stopper: str | None = None
     is_compared: bool = False
+    is_end_told: bool = True
 
     @property
     def is_live(self) -> bool:
@@ -127,7 +130,34 @@ class Operation:
 
 def begin(plan: Plan, *, id: str, by: str, at: datetime, where: Where, pace: timedelta | None) -> Operation:  # noqa: A002 - the field's own name
     """A fresh operation with every step waiting."""
-    return Operation(id, plan, by, at, where, progress=tuple(StepProgress() for _ in plan.steps), pace=pace)
+    return Operation(
+        id, plan, by, at, where, progress=tuple(StepProgress() for _ in plan.steps), pace=pace, is_end_told=False
+    )
+
+
+def in_the_way(plan: Plan, live: Iterable[Operation]) -> Operation | None:
+    """The live operation that a plan must not run beside: one on the same servers, job or foreign process.
+
+    The end of a foreign process is beside whatever waits for it to be gone, so only another end of it counts.
+    """
+    wanted = _claims(plan)
+    return next((op for op in live if op.is_live and wanted & _claims(op.plan)), None)
+
+
+def _claims(plan: Plan) -> set[tuple[str, str | int]]:
+    ends = {("pid", step.pid) for step in plan.steps if isinstance(step, EndForeign)}
+    if ends:
+        return {*ends}
+    jobs = {("job", step.job) for step in plan.steps if isinstance(step, (StopJob, ResumeJob))}
+    return {*(("server", name) for name in plan.servers), *jobs}
+
+
+class InTheWay(UserError):
+    """Another operation works on the same things; it is told to the person as busy."""
+
+    def __init__(self, operation: Operation) -> None:
+        super().__init__(f"busy: {operation.plan.verb} by {operation.by} is under way ({operation.id})")
+        self.operation = operation
 
 
 class Asked(Enum):

@@ -12,7 +12,7 @@ from bot.domain.flags import FlagChange, Flags
 from bot.domain.fleet import Fallback, Job, Profile, Server
 from bot.domain.guard import (
     before,
-    busy_reply,
+    busy,
     insist,
     job_at_stake,
     losses,
@@ -130,7 +130,7 @@ def _named(words: Words) -> str:
 def _not_now(world: World, servers: Sequence[Server], verb: str) -> Reply | None:
     operation = world.busy(tuple(server.name for server in servers))
     if operation is not None:
-        return busy_reply(world, operation)
+        return Reply(busy(operation, world.now), is_ok=False)
     return unreachable_reply(world, servers, verb)
 
 

@@ -67,9 +67,8 @@ def judge(facts: ServerFacts, now: datetime) -> Verdict:
 def _without_process(facts: ServerFacts) -> Verdict:
     owner, diagnosis = facts.port_owner, facts.diagnosis
     if owner is not None:
-        return Verdict(
-            Readiness.DOWN, f"port answers, but the process is not ours (pid {owner.pid}, {_command(owner.argv)})"
-        )
+        whose = f"pid {owner.pid}, {_command(owner.argv)}" if owner.pid else "this login may not see it"
+        return Verdict(Readiness.DOWN, f"port answers, but the process is not ours ({whose})")
     if diagnosis is not None and diagnosis.is_crashed:
         return Verdict(Readiness.CRASHED, said_cause(diagnosis.cause) if diagnosis.cause else "crashed")
     if diagnosis is not None and diagnosis.phase is Phase.STOPPED:

@@ -15,6 +15,7 @@ from bot.domain.fleet import Fleet, Role, Server
 from bot.domain.operation import Operation, Question
 from bot.domain.readiness import Verdict, judge
 from bot.domain.records import StartRecord
+from bot.domain.tally import Tally
 from bot.domain.watching.alerts import Book
 
 
@@ -42,7 +43,8 @@ class Past:
 class World:
     """Everything for one decision. ``installed`` and ``starts`` are by server; ``starts`` has the newest last.
 
-    ``past`` is there for a command that declares ``needs_history``.
+    ``past`` is there for a command that declares ``needs_history``, ``tally`` for one that declares ``needs_samples``
+    where something is watched.
     """
 
     fleet: Fleet
@@ -61,6 +63,7 @@ class World:
     starts: tuple[StartRecord, ...] = ()
     past: Past = field(default_factory=Past)
     book: Book = field(default_factory=Book)
+    tally: Tally | None = None
 
     def facts(self, server: str) -> ServerFacts:
         """What was seen of a server; pending where nothing was."""

@@ -51,8 +51,20 @@ def python_of(program):
                 return os.path.join(folder, name)
     return None
 
+def takes(action):
+    if action.nargs == 0 or action.type not in (None, str, int, float):
+        return ""
+    if action.choices is not None:
+        words = [str(one) for one in action.choices]
+        is_plain = 0 < len(words) <= 100 and all(re.fullmatch(r"[\w.:/+-]{1,60}", word) for word in words)
+        return "=" + "|".join(words) if is_plain else ""
+    return "=" + action.type.__name__ if action.type in (int, float) else ""
+
 def note(parser):
-    found.update(name for name in parser._option_string_actions if name.startswith("--"))
+    for name, action in parser._option_string_actions.items():
+        if name.startswith("--"):
+            found.add(name)
+            found.add(name + takes(action))
 
 def helped(action, parser, *_):
     note(parser)
@@ -117,7 +129,7 @@ elif command:
     told = ask_program("--version")
     match = re.search(r"\d+\.\d+[\w.+-]*", told)
     version = match.group() if match else ""
-    found.update(re.findall(r"^--[A-Za-z0-9][\w.-]*$", told, re.MULTILINE))
+    found.update(re.findall(r"^--[A-Za-z0-9][\w.-]*(?:=[\w.:/+|-]+)?$", told, re.MULTILINE))
     for line in [] if found else ask_program("--help").splitlines():
         column = re.match(r" {1,4}(-\S.*?)(?: {2,}|$)", line)
         if column:
@@ -137,6 +149,8 @@ def question(
     extra: Mapping[str, Sequence[str]],
 ) -> tuple[str, ...]:
     """The command for this server's environment; its first line is the version, then one ``--flag`` a line.
+
+    A flag whose values the parser itself checks has a second line: ``--flag=int``, ``--flag=float``, ``--flag=a|b``.
 
     ``own`` maps how the engine may be entered (a module, or a script's name) to the modules whose parser is asked,
     with the words before ``--help``; ``extra`` holds flags that an entry takes without its parser. It ends within

@@ -14,6 +14,10 @@ from bot.domain.flags import Flags
 from bot.engines._versions import Version, said
 
 Fix = Callable[[Flags], Flags]
+_NUMBERS: dict[str, tuple[Callable[[str], object], str]] = {
+    "int": (int, "a whole number"),
+    "float": (float, "a number"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ def accepts(name: str, known: frozenset[str]) -> bool:
     word = f"--{name}"
     if word in known or f"--{name.split('.', 1)[0].rstrip('+')}" in known:
         return True
-    return sum(one.startswith(word) for one in known) == 1
+    return sum(one.startswith(word) and "=" not in one for one in known) == 1
 
 
 def unknown_flags(
@@ -75,6 +79,41 @@ def rename_finding(program: str, name: str, rename: Rename) -> Finding:
     return Finding(name, why, lambda flags: replaced(flags, name, rename.old))
 
 
+def bad_values(known: frozenset[str], flags: Flags, seen: Sequence[Finding]) -> Iterator[Finding]:
+    """The values that the installed parser itself refuses: no such choice, no number; ``seen`` are told already."""
+    takes = dict(one.split("=", 1) for one in known if "=" in one)
+    told = {one.flag for one in seen}
+    for name, values in flags:
+        takes_only = takes.get(f"--{name}")
+        if takes_only is None or name in told:
+            continue
+        for value in values:
+            if (why := _refusal(name, value, takes_only)) is not None:
+                yield Finding(name, why)
+                break
+
+
+def _refusal(name: str, value: str, takes: str) -> str | None:
+    shown = repr(value[:40])
+    if takes in _NUMBERS:
+        number, words = _NUMBERS[takes]
+        return None if _is(number, value) else f"--{name} takes {words}, not {shown}"
+    choices = takes.split("|")
+    if value in choices:
+        return None
+    close = difflib.get_close_matches(value[:50], choices, n=1, cutoff=0.6)
+    rest = f"the nearest is {close[0]}" if close else f"there is {', '.join(choices[:12])}"
+    return f"--{name} has no choice {shown}; {rest}"
+
+
+def _is(number: Callable[[str], object], value: str) -> bool:
+    try:
+        number(value[:400])
+    except ValueError:
+        return False
+    return True
+
+
 def _renamed(name: str, version: Version | None, known: frozenset[str], renames: Sequence[Rename]) -> Rename | None:
     for rename in renames:
         if name == rename.old and _holds(rename.new, known, version is not None and version >= rename.gone):
@@ -90,7 +129,8 @@ def _holds(other: str, known: frozenset[str], by_version: bool) -> bool:
 
 
 def _nearest(name: str, known: frozenset[str]) -> str:
-    close = difflib.get_close_matches(f"--{name[:100]}", sorted(known), n=1, cutoff=0.75)
+    names = sorted(one for one in known if "=" not in one)
+    close = difflib.get_close_matches(f"--{name[:100]}", names, n=1, cutoff=0.75)
     return f"; the nearest is {close[0]}" if close else ""
 
 

@@ -18,12 +18,12 @@ from bot.launchers._process_scripts import FAIL, OPENING, RECORDED
 START = (
     OPENING
     + r"""
-log=$3 keep=$4 tool=$5 name=$6 digest=$7 shown=$8 keeper=$9
+log=$3 keep=$4 asked=$5 name=$6 digest=$7 shown=$8 keeper=$9
 """
     + RECORDS
     + r"""
 [ -n "$records_end" ] || fail 'the start was cut off'
-tool=$(command -v -- "$tool") || fail "there is no command $5 there"
+tool=$(command -v -- "$asked") || fail "there is no command $asked there"
 found=$("$tool" inspect --type container -f \
   '{{.State.Status}} {{.State.Pid}} {{index .Config.Labels "upbot.server"}} {{index .Config.Labels "upbot.launch"}}' \
   "$name" 2>"$dir/said") || {
@@ -94,8 +94,8 @@ case $(cat "$1/start.json") in
 esac
 """
 
-# $1 docker, $2 the container's name, $3 pid, $4 its start in ticks, $5 TERM or KILL. Prints "other" where that process is
-# not the container's first one.
+# $1 docker, $2 the container's name, $3 pid, $4 its start in ticks, $5 TERM or KILL. Prints "other" where that process
+# is not the container's first one.
 SIGNAL = (
     FAIL
     + PROCESS

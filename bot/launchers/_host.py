@@ -72,9 +72,7 @@ def begun(server: Server, shown: Sequence[str], done: Completed) -> None:
     if first == "running":
         pid, argv = read_record(rest)
         if argv != list(shown):
-            raise StepFailed(
-                f"{server.name} already runs with other arguments, pid {pid}; it has to be stopped first"
-            )
+            raise StepFailed(f"{server.name} already runs with other arguments, pid {pid}; it has to be stopped first")
     elif not first.startswith("started "):
         raise StepFailed(f"{server.name} can't be started: {why(done)}")
     _log.info("server process", server=server.name, outcome=first)

@@ -53,8 +53,8 @@ command -v systemctl >/dev/null 2>&1 || fail 'there is no systemctl there'
 """
 
 # $1 state directory, $2 server, $3 unit, $4 "own" or "configured", $5 manager, $6 working directory, $7 log ("-" leaves
-# the output where the unit sends it), $8 how many old logs to keep, $9 the program, ${10} the argv for the record, ${11} ENDED.
-# Records on stdin: one word with the arguments as systemd quotes them, and the environment file as the note.
+# the output where the unit sends it), $8 how many old logs to keep, $9 the program, ${10} the argv for the record,
+# ${11} ENDED. Records on stdin: one word with the arguments as systemd quotes them, and the environment file as the note.
 START = (
     OPENING
     + r"""
@@ -134,7 +134,7 @@ program=$path
 rm -f -- "$folder/95-upbot-ending.conf"
 why=$(control daemon-reload 2>&1) || fail "systemd can't read the unit: $why"
 control reset-failed -- "$unit" 2>/dev/null
-rm -f -- "$dir/start.json"
+rm -f -- "$dir/start.json" "$dir/exit"
 why=$(control start --no-block -- "$unit" 2>&1) || fail "systemd can't start $unit: $why"
 
 tries=0
@@ -155,8 +155,8 @@ while [ "$tries" -lt 200 ]; do
   tries=$((tries + 1))
   sleep 0.05
 done
-[ "$main" -gt 0 ] || {
-  [ "$last" -gt 0 ] || fail "systemd did not start $unit: ${result:-nothing came of it}"
+[ "$main" -gt 0 ] || { # of a unit that ended well systemd forgets everything, but it has noted the end
+  [ "$last" -gt 0 ] || [ -e "$dir/exit" ] || fail "systemd did not start $unit: ${result:-nothing came of it}"
   case $code:$status in 1:2[0-4]?) fail "systemd could not start $unit: its status $status says why" ;; esac
 }
 started=0

@@ -9,17 +9,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bot.domain.audit import AuditEntry, sentence
-from bot.domain.errors import UserError
+from bot.domain.errors import ConfigError
 from bot.domain.moments import moment
 
 
 def since(text: str | None, now: datetime) -> datetime | None:
-    """The instant that ``--since`` means; UserError when it is none."""
+    """The instant that ``--since`` means; ConfigError when it is none."""
     if text is None:
         return None
     found = moment(text, now)
     if found is None:
-        raise UserError(f"--since takes a span (24h, 7d), a time of day in UTC (03:12) or a date, not {text[:40]!r}")
+        why = f"takes a span (24h, 7d), a time of day in UTC (03:12) or a date, not {text[:40]!r}"
+        raise ConfigError(why, key="--since")
     return found
 
 

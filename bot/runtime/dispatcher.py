@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -18,26 +19,29 @@ import structlog
 from bot import text
 from bot.domain.command import (
     AckAlert,
+    Adopt,
     CancelOpen,
     Change,
     Decision,
+    DrawChart,
     ReloadFleet,
     Reply,
     SetPace,
     SilenceAlerts,
     UnsilenceAlerts,
 )
-from bot.domain.errors import ConfigError, UpbotError, UserError
-from bot.domain.facts import Sight
+from bot.domain.errors import ChatError, ConfigError, UpbotError, UserError
+from bot.domain.facts import Process, Sight
 from bot.domain.fleet import Role
-from bot.domain.message import Message, bold, says
-from bot.domain.operation import Operation, Question
+from bot.domain.guard import busy
+from bot.domain.message import Message, bold, code, says
+from bot.domain.operation import InTheWay, Operation, Question
 from bot.domain.people import refusal, role_of
-from bot.domain.phrases import span
+from bot.domain.phrases import listing, span
 from bot.domain.plan import Plan
 from bot.domain.words import Hint, Words, interpret, is_only_safe_word, is_safe_word, says_it_is_up
 from bot.domain.world import World
-from bot.ports import Alarms, Chat, Clock, Heard, Place, Pressed, Ref
+from bot.ports import Alarms, Charts, Chat, Clock, Heard, Place, Pressed, Ref
 from bot.runtime.executor import Executor
 from bot.runtime.gathering import Asking, Gatherer
 from bot.runtime.questions import Desk
@@ -48,9 +52,13 @@ _log = structlog.get_logger(__name__)
 
 RECALL = timedelta(minutes=10)
 LOOK_AT_LEAST = timedelta(milliseconds=300)
-"""However late a message has come, a look has that long before it is told half done."""
+"""However late a message has come, a look has that long until something is known, before nothing is told of it."""
 TOO_OLD = timedelta(minutes=2)
 """A command that changes something and was typed longer ago than this is not carried out: the night has moved on."""
+
+
+_ANYTHING = frozenset({"", "it", "that", "all", "please", "now"})
+_YES = re.compile(r"(?:yes|confirm)\s+`?([0-9a-f]{4})`?[.!]?", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(slots=True)
@@ -103,7 +111,10 @@ class Dispatcher:
         self._scribe = scribe
         self._reload = reload
         self._memory = _Memory()
+        self._looking: list[Asking] = []
+        """What would change something and is still being looked at: a "no" calls it off."""
         self.alarms: Alarms | None = None
+        self.charts: Charts | None = None
 
     def heard(self, event: Heard) -> None:
         """Take a message; the work goes on in its own task."""
@@ -127,17 +138,26 @@ class Dispatcher:
     async def _guarded(self, place: Place, work: Awaitable[object]) -> None:
         try:
             await work
+        except InTheWay as error:
+            await self._mention(place, busy(error.operation, self._clock.now()))
         except UserError as error:
-            await self._post(place, says(str(error)))
+            await self._mention(place, says(str(error)))
         except ConfigError as error:
-            await self._post(place, says(bold("The fleet file is wrong: "), str(error)))
+            await self._mention(place, says(bold("The fleet file is wrong: "), str(error)))
         except UpbotError as error:
             _log.warning("not_done", error=str(error), exc_info=error)
-            await self._post(place, says(bold("Not done: "), str(error)))
+            await self._mention(place, says(bold("Not done: "), str(error)))
         except Exception as error:  # noqa: BLE001 - the bot's one broad except: a fault must be an answer
             _log.exception("fault")
             told = says(bold("That is a fault of mine: "), f"{type(error).__name__}; it is in my log.")
-            await self._post(place, told)
+            await self._mention(place, told)
+
+    async def _mention(self, place: Place, message: Message) -> None:
+        """Say it as well as can be: there is nobody left to tell that it can't be said."""
+        try:
+            await self._post(place, message)
+        except ChatError as error:
+            _log.warning("not_told", error=str(error))
 
     # What people say
 
@@ -155,7 +175,7 @@ class Dispatcher:
             mentions_bot=event.mentions_bot or asker is not None,
             recalled=self._memory.recall(event.place, now),
         )
-        if await self._is_safe_word(event, words) or await self._is_word_for_the_open(event):
+        if await self._is_safe_word(event, words) or await self._is_word_for_the_open(event, asker):
             return True
         if words is None:
             return False
@@ -191,12 +211,17 @@ class Dispatcher:
     async def _decide_once(self, event: Heard, asking: Asking, asker: Asker | None) -> bool:
         """For what changes something: decide when everything is known; show that it was heard meanwhile."""
         sign = self._tasks.spawn(self._sign(event), name="sign")
+        self._looking.append(asking)
         try:
             world = await self._gatherer.whole(asking)
             decision = asking.command.decide(asking.words, world, world.now)
         finally:
             sign.cancel()
+            is_wanted = asking in self._looking
+            self._looking = [one for one in self._looking if one is not asking]
         await self._chat.react(_ref(event), "eyes", on=False)
+        if not is_wanted:  # whoever called it off has had the answer
+            return False
         if asker is not None:
             asker.world = world
         return await self._carry_out(event, asking, decision, asker)
@@ -217,11 +242,12 @@ class Dispatcher:
 
         following = self._tasks.spawn(follow(), name=f"look for {asking.command.name}")
         following.add_done_callback(lambda _: changed.set())
-        late = self._clock.now() - event.at
-        within = self._gatherer.fleet().limits.answer_within
-        within = max(within - max(late, timedelta()), min(within, LOOK_AT_LEAST))
-        timer = self._tasks.spawn(self._clock.sleep(within), name="answer within")
-        timer.add_done_callback(lambda _: changed.set())
+        begun, within = self._clock.now(), self._gatherer.fleet().limits.answer_within
+        left = max(within - max(begun - event.at, timedelta()), timedelta())
+        waits = (left, max(left, min(within, LOOK_AT_LEAST)))
+        timely, late = (self._tasks.spawn(self._clock.sleep(wait), name="answer within") for wait in waits)
+        for timer in (timely, late):
+            timer.add_done_callback(lambda _: changed.set())
         shown: tuple[Ref, Message] | None = None
         is_ok = False
         try:
@@ -229,7 +255,8 @@ class Dispatcher:
                 await changed.wait()
                 changed.clear()
                 is_last = following.done()
-                if latest and (latest[0].sight.is_settled or timer.done() or is_last):
+                is_time = late.done() or (timely.done() and _tells_something(latest))
+                if latest and (latest[0].sight.is_settled or is_time or is_last):
                     decision = asking.command.decide(asking.words, latest[0], latest[0].now)
                     if not isinstance(decision, Reply):
                         return await self._carry_out(event, asking, decision, asker)
@@ -241,8 +268,8 @@ class Dispatcher:
                     await following
                     return is_ok
         finally:
-            following.cancel()
-            timer.cancel()
+            for task in (following, timely, late):
+                task.cancel()
 
     async def _show(self, place: Place, message: Message, shown: tuple[Ref, Message] | None) -> tuple[Ref, Message]:
         if shown is None:
@@ -259,6 +286,8 @@ class Dispatcher:
             return decision.is_ok
         if not isinstance(decision, Plan):
             await self._change(event, decision)
+            if isinstance(decision, AckAlert | SilenceAlerts | UnsilenceAlerts):
+                self._scribe.changed(asking.words, event.user, event.place)
             return True
         if decision.is_preview:
             await self._post(event.place, text.preview(decision))
@@ -269,11 +298,17 @@ class Dispatcher:
             await self._desk.ask(decision, asking, place, copies=copies)
             return True
         self._scribe.started(decision, event.text, event.user, event.place)
-        await self._executor.begin(decision, by=self._name(event.user), where=place, copies=copies)
+        try:
+            await self._executor.begin(decision, by=self._name(event.user), where=place, copies=copies)
+        except UserError as error:
+            self._scribe.refused(str(error), asking.words, event.user, event.place)
+            raise
         return True
 
     async def _change(self, event: Heard, change: Change) -> None:
         match change:
+            case Adopt(processes):
+                await self._adopt(event, processes)
             case CancelOpen(target):
                 await self._cancel(event, target)
             case ReloadFleet():
@@ -284,6 +319,18 @@ class Dispatcher:
                 await self._post(event.place, says(told))
             case AckAlert() | SilenceAlerts() | UnsilenceAlerts():
                 await self._alarm(event, change)
+            case DrawChart(servers, length):
+                if self.charts is None:
+                    raise UserError("nothing is watched here")
+                await self.charts.show(servers, length, event.place)
+
+    async def _adopt(self, event: Heard, processes: Sequence[tuple[str, Process]]) -> None:
+        for server, process in processes:
+            await self._executor.adopt(server, process)
+        names = [server for server, _process in processes]
+        told = f"{listing(names)}: nothing was touched."
+        self._scribe.adopted(names, event.text, event.user, event.place)
+        await self._post(event.place, says(bold("Adopted "), told))
 
     async def _alarm(self, event: Heard, change: AckAlert | SilenceAlerts | UnsilenceAlerts) -> None:
         if self.alarms is None:
@@ -311,13 +358,17 @@ class Dispatcher:
         await self._post(event.place, says(told))
 
     async def _cancel(self, event: Heard, target: str | None) -> None:
-        by = self._name(event.user)
-        asked = await self._desk.cancel(event.place.channel, by) if target is None else ()
-        ended = self._executor.cancel(target, event.place.channel, by)
+        by, channel = self._name(event.user), event.place.channel
+        ended = self._executor.cancel(target, channel, by)
+        asked = await self._desk.cancel(channel, by) if target is None else ()
         self._note_cancel(event, asked, ended)
         for one in ended:
             rest = " What was launched is still followed and proved." if one.touched else ""
             await self._post(event.place, says(bold(f"Cancelling: {one.plan.title}."), rest))
+        if asked:
+            await self._post(event.place, await self._stopped_before(asked[0].plan))
+        if not asked and not ended:
+            await self._post(event.place, text.nothing_cancelled(self._executor.live(), target, channel))
 
     def _note_cancel(self, event: Heard, questions: Sequence[Question], operations: Sequence[Operation]) -> None:
         self._scribe.cancelled([*questions, *operations], event.text, event.user, event.place)
@@ -330,26 +381,37 @@ class Dispatcher:
             return False
         if isinstance(words, Words) and words.command == "stop" and words.targets:
             return False
-        live = [op for op in self._executor.live() if op.where.channel == event.place.channel]
-        questions = self._desk.open_in(event.place.channel)
-        untouched = [op for op in live if not op.touched]
-        if not live and not questions:
+        is_cancel = isinstance(words, Words) and words.command == "cancel"
+        if is_cancel and isinstance(words, Words) and words.rest.strip("?!. ") not in _ANYTHING:
+            return False  # one operation is meant: the command itself knows which
+        channel, by = event.place.channel, self._name(event.user)
+        live = [op for op in self._executor.live() if op.where.channel == channel]
+        looking = [one for one in self._looking if one.place.channel == channel]
+        if not live and not looking and not self._desk.stoppable_in(channel):
             return False
-        by = self._name(event.user)
-        if questions or untouched:
-            ended = await self._desk.cancel(event.place.channel, by)
-            for op in untouched:
-                self._executor.cancel(op.id, event.place.channel, by)
-            self._note_cancel(event, ended, untouched)
-            if ended:
-                await self._post(event.place, await self._stopped_before(ended[0].plan))
+        if is_cancel or is_only_safe_word(event.text):
+            await self._call_off(event, looking, by)
+            if live or self._desk.stoppable_in(channel):
+                await self._cancel(event, None)
             return True
-        if is_only_safe_word(event.text) or (isinstance(words, Words) and words.command == "cancel"):
-            named = words.rest if isinstance(words, Words) and words.command == "cancel" else ""
-            await self._cancel(event, named if named.startswith("op-") else None)
-            return True
-        await self._post(event.place, text.still_open(live[0]))
+        untouched = [op for op in live if not op.touched]
+        await self._call_off(event, looking, by)
+        for op in untouched:
+            self._executor.cancel(op.id, channel, by)
+        ended = await self._desk.cancel(channel, by)
+        self._note_cancel(event, ended, untouched)
+        if ended:
+            await self._post(event.place, await self._stopped_before(ended[0].plan))
+        if touched := [op for op in live if op.touched]:
+            await self._post(event.place, text.still_open(touched[0]))
         return True
+
+    async def _call_off(self, event: Heard, looking: Sequence[Asking], by: str) -> None:
+        """What is not decided yet never is."""
+        self._looking = [one for one in self._looking if one not in looking]
+        for one in looking:
+            self._scribe.refused(f"called off by {by}", one.words, event.user, event.place)
+            await self._post(event.place, text.called_off(one.words.text, by))
 
     async def _stopped_before(self, plan: Plan) -> Message:
         sight = await self._look(plan)
@@ -359,13 +421,18 @@ class Dispatcher:
         fleet = self._gatherer.fleet()
         return await self._executor.look([server for server in fleet.servers if server.name in plan.servers])
 
-    async def _is_word_for_the_open(self, event: Heard) -> bool:
+    async def _is_word_for_the_open(self, event: Heard, asker: Asker | None) -> bool:
         """The typed "yes 7F3A" presses; "it's up" has what is open looked at and decided anew."""
-        parts = event.text.split()
-        if len(parts) == 2 and parts[0].lower() in ("yes", "confirm") and len(parts[1]) == 4:
-            asked = self._desk.by_code(parts[1])
+        if (match := _YES.fullmatch(event.text.strip())) is not None:
+            asked = self._desk.by_code(match[1])
+            if asker is not None:  # whoever asks from a shell never answers: a person in the chat does
+                await self._post(event.place, says("A person must press in the channel. Nothing was done."))
+                return True
             if asked is not None:
                 await self._desk.press(asked.nonce, text.CONFIRM, event.user, event.place)
+                return True
+            if self._desk.open_in(event.place.channel) or any(one.isdigit() for one in match[1]):
+                await self._whisper(event, says("No open question has the code ", code(match[1]), "."))
                 return True
         if says_it_is_up(event.text):
             for asked in self._desk.open_in(event.place.channel):
@@ -397,6 +464,11 @@ class Dispatcher:
 
     async def _whisper(self, event: Heard, message: Message) -> None:
         await self._chat.whisper(event.place, event.user, message)
+
+
+def _tells_something(latest: Sequence[World]) -> bool:
+    """Whether any server was seen already."""
+    return any(not facts.is_pending for world in latest for facts in world.sight.servers.values())
 
 
 def _ref(event: Heard) -> Ref:

@@ -72,5 +72,6 @@ async def _look_at_programs(servers: Sequence[Server], hands: Hands) -> list[Fin
         except FleetError as error:
             findings.append(bad(str(error), f"launch: {' '.join(command)} must work on {server.host}"))
         else:
-            findings.append(good(f"{server.host}: {server.engine} {version}, {count(len(flags), 'flag')}"))
+            names = sum("=" not in one for one in flags)
+            findings.append(good(f"{server.host}: {server.engine} {version}, {count(names, 'flag')}"))
     return findings

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import json
 import os
+import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -37,6 +38,7 @@ _log = structlog.get_logger(__name__)
 PREFIX = "ask:"
 LONGEST_LINE = 64 * 1024
 POLL = timedelta(milliseconds=200)
+RECENT = 50
 
 
 @dataclass(slots=True)
@@ -58,12 +60,14 @@ class Switchboard:
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
         self._callers: dict[str, _Caller] = {}
+        # What is stored of a caller must never be taken for a later one's, not even after a restart.
+        self._era = secrets.token_hex(8)
         self._number = 0
 
     def admit(self, caller: _Caller) -> Place:
         """A place of its own for a caller."""
         self._number += 1
-        place = Place(f"{PREFIX}{self._number}")
+        place = Place(f"{PREFIX}{self._era}:{self._number}")
         self._callers[place.channel] = caller
         return place
 
@@ -244,28 +248,28 @@ class Door:
                 await self.desk.cancel(place.channel, person)
                 await self.switchboard.post(place, says("Nobody can press without a running bot: nothing was done."))
                 is_ok = False
-        while live := self.executor.live():
+        while live := self.executor.untold():
             await self.clock.sleep(POLL)
             is_ok = all(one.id in self._done() for one in live)
         await send(self._result(asker, caller, None, is_ok=is_ok))
         return is_ok
 
     def _done(self) -> set[str]:
-        return {op.id for op in self.operations.recent(20) if op.state is State.DONE}
+        return {op.id for op in self.operations.recent(RECENT) if op.state is State.DONE}
 
     async def _wait(self, place: Place, *, is_ok: bool) -> tuple[bool, str | None]:
         """Until the question and the operation that this caller has caused are over."""
-        while self._has_open_question(place):
+        while self._has_open_question(place) or self.desk.is_acting_for(place.channel):
             await self.clock.sleep(POLL)
-        await self.clock.sleep(POLL)
-        mine = [op.id for op in self.executor.live() if any(one.channel == place.channel for one in op.copies)]
-        while any(op.id in mine for op in self.executor.live()):
+        mine = [
+            op.id for op in self.operations.recent(RECENT) if any(one.channel == place.channel for one in op.copies)
+        ]
+        while any(op.id in mine for op in self.executor.untold()):
             await self.clock.sleep(POLL)
         if not mine:
-            ended = self._ended_question(place)
-            return (is_ok and ended in (None, Asked.PRESSED)), None
-        states = {op.id: op.state for op in self.operations.recent(20)}
-        return all(states.get(one) is State.DONE for one in mine), mine[0]
+            # A question that led to no operation was cancelled, expired, or its press came to nothing.
+            return (is_ok and self._ended_question(place) is None), None
+        return all(one in self._done() for one in mine), mine[0]
 
     def _has_open_question(self, place: Place) -> bool:
         return any(one.channel == place.channel for question in self.questions.open() for one in question.copies)

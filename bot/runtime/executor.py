@@ -8,23 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import structlog
 
 from bot import text
 from bot.domain.diagnosis import Phase
-from bot.domain.errors import ChatError, FleetError, StoreError, UpbotError
+from bot.domain.errors import ChatError, FleetError, StepFailed, StoreError, UpbotError
 from bot.domain.eta import NOTHING_KNOWN, Outlook, outlook, together
-from bot.domain.facts import ServerFacts, Sight
+from bot.domain.facts import Process, ServerFacts, Sight
 from bot.domain.fleet import Server
 from bot.domain.guard import rate
-from bot.domain.message import Message, line, plain_line, says
+from bot.domain.message import Message, bold, line, plain_line, says
 from bot.domain.needs import Needs
-from bot.domain.operation import Operation, State, StepState, Where, begin
-from bot.domain.plan import ComparePeers, CompareThroughput, Plan, Prove, StartServers
+from bot.domain.operation import InTheWay, Operation, State, StepState, Where, begin, in_the_way
+from bot.domain.plan import (
+    ComparePeers,
+    CompareThroughput,
+    EndForeign,
+    EndServers,
+    Plan,
+    Prove,
+    StartServers,
+    StopJob,
+)
 from bot.domain.readiness import Readiness, judge
 from bot.ports import Chat, Operations, Place, Ref
 from bot.runtime.scribe import Scribe
@@ -38,6 +48,9 @@ REDRAW = timedelta(seconds=3)
 SHORTEST = timedelta(milliseconds=50)
 MEASURE = timedelta(seconds=10)
 FORGET = timedelta(minutes=30)
+_REMEMBERED = 200
+SAVE_AGAIN = timedelta(seconds=5)
+"""So often an operation that could not be written down is tried again."""
 
 
 @dataclass(slots=True)
@@ -52,6 +65,8 @@ class _Live:
     step: asyncio.Task[None] | None = None
     shown: Message | None = None
     is_all_ready_told: bool = False
+    is_end_told: bool = False
+    is_saving_later: bool = False
 
 
 class Executor:
@@ -72,8 +87,26 @@ class Executor:
         """The operations at work, as they stand."""
         return tuple(one.op for one in self._live.values() if one.op.is_live)
 
-    async def begin(self, plan: Plan, *, by: str, where: Place, copies: Sequence[Place] = ()) -> Operation:
-        """Write the operation down, tell that it starts, and start it. StoreError when that or the audit can't be."""
+    def untold(self) -> tuple[Operation, ...]:
+        """The operations whose end was not told yet, as they stand; for those who wait to read it."""
+        return tuple(one.op for one in self._live.values() if not one.is_end_told)
+
+    def known(self) -> tuple[str, ...]:
+        """The ids of the newest operations that were written down, also those that have ended."""
+        return tuple(op.id for op in self._store.recent(_REMEMBERED))
+
+    async def begin(
+        self, plan: Plan, *, by: str, where: Place, copies: Sequence[Place] = (), question: str | None = None
+    ) -> Operation:
+        """Write the operation down and start it; it tells so itself.
+
+        InTheWay when another one works on the same things; StoreError when it, or the audit, can't be written. From
+        the check to the task nothing is waited for: of two that come at once only one begins, and a caller who goes
+        away in between leaves none behind that is written down and never run. ``question`` is the code of the
+        question that was pressed.
+        """
+        if (other := in_the_way(plan, self.live())) is not None:
+            raise InTheWay(other)
         pace = self._steps.fleet().limits.progress_every
         op = begin(
             plan,
@@ -84,32 +117,52 @@ class Executor:
             pace=pace,
         )
         op = replace(op, copies=tuple(Where(one.channel, one.thread) for one in copies))
-        self._scribe.begins(op)
+        self._scribe.begins(op, question)
         self._store.save(op)
         live = _Live(op)
         self._live[op.id] = live
-        await self._head(live)
-        self._launch(live)
+        self._launch(live, self._begun(live))
         return live.op
+
+    async def _begun(self, live: _Live) -> None:
+        await self._head(live)
+        await self._run(live)
 
     def resume(self) -> int:
         """Go on with what was at work when the bot ended; how many that are."""
+        self._scribe.catch_up(self._store.recent(20))
         for op in self._store.live():
             live = _Live(op)
             self._live[op.id] = live
-            self._tasks.spawn(self._come_back(live), name=f"resume {op.id}")
+            self._launch(live, self._come_back(live))
         for op in self._store.recent(20):
-            is_fresh = op.ended_at is not None and self._clock.now() - op.ended_at < FORGET
-            if op.state is State.DONE and is_fresh and not op.is_compared:
-                self._tasks.spawn(self._compare(_Live(op)), name=f"compare {op.id}")
+            if op.ended_at is not None and self._clock.now() - op.ended_at < FORGET:
+                self._tasks.spawn(self._after_the_end(_Live(op)), name=f"after {op.id}")
         return len(self._live)
+
+    async def _after_the_end(self, live: _Live) -> None:
+        """What the bot was killed before: telling the end, and what the change has brought."""
+        if not live.op.is_end_told:
+            await self._look_around(live)
+            await self._tell_end(live)
+        await self._compare(live)
 
     async def _come_back(self, live: _Live) -> None:
         await self._thread(live, text.came_back(live.op, self._clock.now()))
-        self._launch(live)
+        await self._run(live)
 
-    def _launch(self, live: _Live) -> None:
-        live.task = self._tasks.spawn(self._run(live), name=f"operation {live.op.id}")
+    def _launch(self, live: _Live, work: Coroutine[Any, Any, None]) -> None:
+        live.task = self._tasks.spawn(work, name=f"operation {live.op.id}")
+        live.task.add_done_callback(lambda task: self._fell(live, task))
+
+    def _fell(self, live: _Live, task: asyncio.Task[None]) -> None:
+        """A fault of ours has ended the task, which is logged: say so, and don't be busy for ever."""
+        if task.cancelled() or not isinstance(error := task.exception(), Exception):
+            return
+        self._live.pop(live.op.id, None)
+        if live.op.is_live:
+            told = StepFailed(f"that is a fault of mine: {type(error).__name__}; it is in my log")
+            self._tasks.spawn(self._fail(live, told), name=f"fault in {live.op.id}")
 
     def cancel(self, target: str | None, channel: str, by: str) -> tuple[Operation, ...]:
         """Ask operations to end: the one of that id, or all in this channel. They report themselves.
@@ -124,7 +177,7 @@ class Executor:
                 continue
             if target is None and op.where.channel != channel:
                 continue
-            self._change(live, replace(op.to(State.CANCELLING), stopper=by))
+            self._note(live, replace(op.to(State.CANCELLING), stopper=by))
             number = op.current
             is_following = number is not None and isinstance(op.plan.steps[number], (StartServers, Prove))
             if live.step is not None and not is_following:
@@ -137,7 +190,7 @@ class Executor:
         changed = []
         for live in self._live.values():
             if live.op.is_live and live.op.where.channel == channel:
-                self._change(live, replace(live.op, pace=every))
+                self._note(live, replace(live.op, pace=every))
                 changed.append(live.op)
         return tuple(changed)
 
@@ -160,6 +213,7 @@ class Executor:
             await self._fail(live, error)
         finally:
             telling.cancel()
+        live.is_end_told = True
         _log.info("operation_ended", state=live.op.state.value, outcome=live.op.outcome)
         self._scribe.ended(live.op)
         await self._go_back(live)
@@ -173,7 +227,10 @@ class Executor:
         is_wanted = op.plan.goes_back and op.plan.back_to is not None and op.state is not State.CANCELLED
         if is_wanted and gone and self.when_lost is not None:
             await self._say(live, text.goes_back(op, gone))
-            await self.when_lost(op, gone)
+            try:
+                await self.when_lost(op, gone)
+            except UpbotError as error:
+                await self._say(live, says(bold("Not gone back: "), str(error)))
 
     async def _steps_in_turn(self, live: _Live) -> None:
         for number, step in enumerate(live.op.plan.steps):
@@ -182,15 +239,28 @@ class Executor:
                 continue
             is_wanted = live.op.state is State.RUNNING or (isinstance(step, Prove) and live.op.launched)
             if not is_wanted or (live.op.plan.stops_on_failure and live.op.lost):
-                self._change(live, live.op.with_step(number, StepState.SKIPPED))
+                self._note(live, live.op.with_step(number, StepState.SKIPPED))
                 continue
-            self._change(live, live.op.with_step(number, StepState.RUNNING))
+            self._begin_step(live, number)
             await self._redraw(live)
             if not await self._one_step(live, number):
                 continue
-            self._change(live, live.op.with_step(number, StepState.DONE))
+            self._note(live, live.op.with_step(number, StepState.DONE))
             await self._redraw(live)
         await self._end(live)
+
+    def _begin_step(self, live: _Live, number: int) -> None:
+        """What ends something, and whatever comes before anything was touched, is begun only when it is written.
+
+        Once something has died the rest goes on all the same: a full disk must not leave neither server. Starts are
+        done by looking, so a bot that was killed meanwhile starts nothing twice.
+        """
+        op = live.op.with_step(number, StepState.RUNNING)
+        ends = isinstance(op.plan.steps[number], (StopJob, EndServers, EndForeign))
+        if ends or not live.op.touched:
+            self._change(live, op)
+        else:
+            self._note(live, op)
 
     async def _one_step(self, live: _Live, number: int) -> bool:
         """Whether the step came to its end; False when it was broken off by a cancel."""
@@ -200,7 +270,7 @@ class Executor:
         except asyncio.CancelledError:
             if live.op.state is not State.CANCELLING:
                 raise
-            self._change(live, live.op.with_step(number, StepState.SKIPPED))
+            self._note(live, live.op.with_step(number, StepState.SKIPPED))
             return False
         finally:
             live.step = None
@@ -210,15 +280,21 @@ class Executor:
         now = self._clock.now()
         if live.op.state is State.CANCELLING:
             await self._look_around(live)
-            self._change(live, live.op.to(State.CANCELLED, at=now, outcome="cancelled"))
-            await self._redraw(live)
-            await self._say(live, text.cancelled(live.op, live.views))
+            self._note(live, live.op.to(State.CANCELLED, at=now, outcome="cancelled"))
+            await self._tell_end(live)
             return
         is_lost = bool(live.op.lost) and (not live.op.survivors or live.op.plan.stops_on_failure)
         state = State.FAILED if is_lost else State.DONE
-        self._change(live, live.op.to(state, at=now, outcome="failed" if is_lost else "done"))
+        self._note(live, live.op.to(state, at=now, outcome="failed" if is_lost else "done"))
+        await self._tell_end(live)
+
+    async def _tell_end(self, live: _Live) -> None:
         await self._redraw(live)
-        await self._say(live, text.finished(live.op, live.proofs, now))
+        op, now = live.op, live.op.ended_at or self._clock.now()
+        is_cancelled = op.state is State.CANCELLED
+        told = text.cancelled(op, live.views) if is_cancelled else text.finished(op, live.proofs, now)
+        await self._say(live, told)
+        self._note(live, replace(op, is_end_told=True))
 
     async def _fail(self, live: _Live, error: Exception) -> None:
         _log.warning("operation_failed", error=str(error))
@@ -226,11 +302,8 @@ class Executor:
         why = f"{error.args[0]} is not in the fleet file any more" if isinstance(error, KeyError) else str(error)
         op = live.op if number is None else live.op.with_step(number, StepState.FAILED)
         op = op.to(State.FAILED, at=now, outcome=why)
-        live.op = op
-        with contextlib.suppress(StoreError):
-            self._store.save(op)
-        await self._redraw(live)
-        await self._say(live, text.finished(op, live.proofs, now))
+        self._note(live, op)
+        await self._tell_end(live)
 
     async def _compare(self, live: _Live) -> None:
         """After its minutes, say what the change has brought; a bot that was away meanwhile says it late."""
@@ -250,7 +323,7 @@ class Executor:
                 await self._thread(live, text.throughput(op, facts, total))
             else:
                 await self._thread(live, text.beside_its_peers(op, step, facts))
-        self._change(live, replace(live.op, is_compared=True))
+        self._note(live, replace(live.op, is_compared=True))
 
     def _keep_speeds(self, op: Operation, facts: Mapping[str, ServerFacts]) -> None:
         """Note beside the starts how fast they decode; what ran before is noted beside its own start."""
@@ -262,6 +335,10 @@ class Executor:
                     self._starts.measured(server, profile, speed, speed / running)
         except StoreError as error:
             _log.warning("speed_not_kept", error=str(error))
+
+    async def adopt(self, server: str, process: Process) -> None:
+        """Put a process that somebody started by hand on record as ours; it goes on as it is."""
+        await self._steps.hands.adopt(self._steps.fleet().server(server), process)
 
     async def look(self, servers: Sequence[Server]) -> Sight:
         """One whole look, with what tells how healthy they are."""
@@ -335,7 +412,7 @@ class Executor:
         ref = await self._post(Place(live.op.where.channel, live.op.where.thread), message)
         if ref is not None:
             live.shown = message
-            self._change(live, replace(live.op, where=replace(live.op.where, message=ref.id)))
+            self._note(live, replace(live.op, where=replace(live.op.where, message=ref.id)))
         await self._copy(live, message)
 
     async def _redraw(self, live: _Live) -> None:
@@ -374,9 +451,28 @@ class Executor:
         self._store.save(op)
         live.op = op
 
+    def _note(self, live: _Live, op: Operation) -> None:
+        """What is only told, or ends something of ours, goes on when it can't be written, and is written later."""
+        live.op = op
+        try:
+            self._store.save(op)
+        except StoreError as error:
+            _log.warning("operation_not_saved", operation=op.id, error=str(error))
+            if not live.is_saving_later:
+                live.is_saving_later = True
+                self._tasks.spawn(self._save_later(live), name=f"save {op.id} later")
+
+    async def _save_later(self, live: _Live) -> None:
+        """Until it is written: an end that was told must not be begun again by the next start of the bot."""
+        while live.is_saving_later:
+            await self._clock.sleep(SAVE_AGAIN)
+            with contextlib.suppress(StoreError):
+                self._store.save(live.op)
+                live.is_saving_later = False
+
     def change(self, live: _Live, op: Operation) -> None:
-        """A change that a step's teller makes: saved, and worth a redraw at the next turn."""
-        self._change(live, op)
+        """A change that a step's teller makes: saved as well as can be, and worth a redraw at the next turn."""
+        self._note(live, op)
 
 
 @dataclass(frozen=True, slots=True)

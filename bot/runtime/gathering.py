@@ -15,10 +15,11 @@ from bot.domain.fleet import Fleet, Server
 from bot.domain.moments import USUAL_PAST, moment
 from bot.domain.needs import Needs
 from bot.domain.people import role_of
+from bot.domain.tally import Tally, tally
 from bot.domain.watching.alerts import Book
 from bot.domain.words import Words
 from bot.domain.world import Installed, Past, World
-from bot.ports import Audit, Changes, Clock, Eyes, Hands, Place, Questions, Starts
+from bot.ports import Audit, Changes, Clock, Eyes, Hands, Place, Questions, Samples, Starts
 from bot.runtime.executor import Executor
 
 HISTORY = 500
@@ -53,6 +54,7 @@ class Gatherer:
     audit: Audit
     changes: Changes
     book: Callable[[], Book] = Book
+    samples: Samples | None = None
     _empty: Mapping[str, Installed | str] = field(default_factory=dict)
 
     async def worlds(self, asking: Asking) -> AsyncIterator[World]:
@@ -103,12 +105,21 @@ class Gatherer:
             starts=self.starts.recent(HISTORY),
             past=past,
             book=self.book(),
+            tally=self._tally(asking, now) if asking.command.needs_samples else None,
         )
 
     def _past(self, asking: Asking, now: datetime) -> Past:
         since = moment(asking.words.when, now) or now - USUAL_PAST
         changes, marks = self.changes.since(since)
         return Past(self.audit.recent(ENTRIES), changes, marks)
+
+    def _tally(self, asking: Asking, now: datetime) -> Tally | None:
+        if self.samples is None:
+            return None
+        since = moment(asking.words.when, now) or now - USUAL_PAST
+        servers = asking.words.targets or tuple(server.name for server in self.fleet().servers)
+        courses = self.samples.since(since, servers)
+        return tally(courses, (*self.samples.alerts(since), *self.book().alerts), since, now)
 
     async def _installed(self, servers: Sequence[Server]) -> Mapping[str, Installed | str]:
         answers = await asyncio.gather(*(self._one_installed(server) for server in servers))

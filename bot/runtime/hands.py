@@ -101,6 +101,10 @@ class FleetHands:
     async def end(self, server: Server, process: Process, *, force: bool) -> None:
         await self._launcher(server).end(self._hosts.transport(self._host(server)), server, process, force=force)
 
+    async def adopt(self, server: Server, process: Process) -> None:
+        host = self._host(server)
+        await self._launcher(server).adopt(self._hosts.transport(host), server, process, host.state_dir)
+
     async def warm_up(self, server: Server) -> float:
         request = self._engine(server).warm_up
         url = f"http://{_authority(server)}{request.path}"

@@ -6,18 +6,22 @@ plan decided again; it starts when the harm has not grown. Every other press get
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 import structlog
 
 from bot import text
 from bot.domain.audit import Result
 from bot.domain.command import Reply
-from bot.domain.errors import ChatError
+from bot.domain.errors import ChatError, StoreError, UpbotError
 from bot.domain.fleet import Role
+from bot.domain.guard import busy
 from bot.domain.message import Message, plain_line, says
-from bot.domain.operation import Asked, Operation, Question, Where
+from bot.domain.operation import Asked, InTheWay, Operation, Question, Where
 from bot.domain.people import refusal, role_of
 from bot.domain.plan import Plan, grown_harm
 from bot.domain.words import Words, interpret
@@ -28,6 +32,11 @@ from bot.runtime.scribe import Scribe
 from bot.runtime.tasks import Tasks
 
 _log = structlog.get_logger(__name__)
+
+END_AGAIN = timedelta(seconds=5)
+"""So often a question's end that could not be written down is tried again."""
+TIDY = timedelta(hours=1)
+"""A card whose question ended no longer ago has its buttons taken away again when the bot comes back."""
 
 
 class Desk:
@@ -52,6 +61,11 @@ class Desk:
         self._dice = dice
         self._tasks = tasks
         self._scribe = scribe
+        self._acting: list[Question] = []
+        """Pressed, and being looked at again: a "no" still ends them."""
+        self._called_off: dict[str, str] = {}
+        self._unwritten: dict[str, Question] = {}
+        """Ended, though the store could not be told: a full disk keeps nobody from saying no."""
         executor.when_lost = self.go_back
 
     async def go_back(self, op: Operation, servers: Sequence[str]) -> None:
@@ -72,12 +86,34 @@ class Desk:
 
     def open_in(self, channel: str) -> tuple[Question, ...]:
         """The open questions of a channel, the newest first."""
-        mine = [one for one in self._store.open() if one.where.channel == channel]
+        mine = [one for one in self._open() if one.where.channel == channel]
         return tuple(sorted(mine, key=lambda one: one.asked_at, reverse=True))
+
+    def stoppable_in(self, channel: str) -> tuple[Question, ...]:
+        """What a "no" ends there: the open questions, and those pressed whose world is being looked at again."""
+        return (*self.open_in(channel), *self._acting_in(channel))
+
+    def _acting_in(self, channel: str) -> tuple[Question, ...]:
+        return tuple(one for one in self._acting if one.where.channel == channel and one.nonce not in self._called_off)
+
+    def is_acting_for(self, channel: str) -> bool:
+        """Whether a press was taken, and it is not decided yet what comes of it, that somebody there waits for."""
+        return any(one.channel == channel for question in self._acting for one in question.copies)
 
     def by_code(self, code: str) -> Question | None:
         """The open question with that code, whatever the case."""
-        return next((one for one in self._store.open() if one.code == code.upper()), None)
+        return next((one for one in self._open() if one.code == code.upper()), None)
+
+    def _open(self) -> tuple[Question, ...]:
+        """The open questions; none where the state can't be read, since then nothing can be pressed either."""
+        try:
+            return tuple(one for one in self._store.open() if one.nonce not in self._unwritten)
+        except StoreError as error:
+            _log.warning("questions_not_read", error=str(error))
+            return ()
+
+    def _get(self, nonce: str) -> Question | None:
+        return self._unwritten.get(nonce) or self._store.get(nonce)
 
     async def ask(
         self, plan: Plan, asking: Asking, place: Place, *, copies: Sequence[Place] = (), asker: str | None = None
@@ -101,21 +137,56 @@ class Desk:
         )
         self._scribe.asked(question, asking.user)
         self._store.add(question)
-        message = text.question(question, self._who_may(plan), now)
-        ref = await self._chat.post(place, message)
-        self._store.placed(nonce, Where(place.channel, place.thread, ref.id))
-        for one in copies:
-            await self._chat.post(one, says(*message.headline, " A person must press in the channel; waiting."))
         self._tasks.spawn(self._expire(nonce), name=f"expire {nonce[:4]}")
+        # A caller who goes away meanwhile takes only itself away: the question is posted whole.
+        failed = await asyncio.shield(self._tasks.spawn(self._put(question), name=f"ask {nonce[:4]}"))
+        if failed is not None:
+            raise failed
         return question
 
+    async def _put(self, question: Question) -> ChatError | None:
+        """Post a question; why it could not be, and then it is none."""
+        place = Place(question.where.channel, question.where.thread)
+        message = text.question(question, self._who_may(question.plan), question.asked_at)
+        try:
+            ref = await self._chat.post(place, message)
+        except ChatError as error:
+            self._end(question, Asked.CANCELLED, by=None)
+            return error
+        where = Where(place.channel, place.thread, ref.id)
+        self._placed(question.nonce, where)
+        ended = self._get(question.nonce)
+        if ended is not None and ended.state is not Asked.OPEN:  # while it was being posted
+            await self._edit(replace(ended, where=where), text.closed(ended, ended.state, ended.by))
+        told = says(*message.headline, " A person must press in the channel; waiting.")
+        for one in question.copies:
+            await self._mention(Place(one.channel, one.thread), told)
+        return None
+
+    def _placed(self, nonce: str, where: Where) -> None:
+        try:
+            self._store.placed(nonce, where)
+        except StoreError as error:
+            _log.warning("question_place_not_kept", error=str(error))
+
     def resume(self) -> None:
-        """After a restart: let the open questions expire when their time comes."""
+        """After a restart: let the open questions expire in time, and tell of presses that nothing came of."""
         for question in self._store.open():
             self._tasks.spawn(self._expire(question.nonce), name=f"expire {question.nonce[:4]}")
+        self._tasks.spawn(self._come_back(), name="presses before the restart")
+
+    async def _come_back(self) -> None:
+        now = self._clock.now()
+        for press in self._scribe.unanswered(self._executor.known(), [one.code for one in self._open()]):
+            self._scribe.lost(press, "restarted before anything was done")
+            await self._mention(Place(press.channel), text.lost_press(press.by, press.title, now - press.at))
+        for channel in {id_ for one in self._gatherer.fleet().channels for id_ in one.ids}:
+            last = self._store.last_for(channel)
+            if last is not None and last.ended_at is not None and now - last.ended_at < TIDY:
+                await self._edit(last, text.closed(last, last.state, last.by))
 
     def _nonce(self) -> str:
-        taken = {one.code for one in self._store.open()}
+        taken = {one.code for one in self._open()}
         while True:
             nonce = self._dice.hex(16)
             if nonce[:4].upper() not in taken:
@@ -126,22 +197,25 @@ class Desk:
         if question is None:
             return
         await self._clock.sleep(question.expires_at - self._clock.now())
-        question = self._store.get(nonce)
+        question = self._get(nonce)
         if question is not None and question.state is Asked.OPEN:
             await self._close(question, Asked.EXPIRED, by=None)
 
     async def cancel(self, channel: str, by: str) -> tuple[Question, ...]:
-        """End all open questions of a channel."""
-        return tuple([one for one in self.open_in(channel) if await self._close(one, Asked.CANCELLED, by=by)])
+        """End all open questions of a channel, also those pressed that have not begun yet."""
+        pressed = self._acting_in(channel)
+        self._called_off.update({one.nonce: by for one in pressed})
+        ended = [one for one in self.open_in(channel) if await self._close(one, Asked.CANCELLED, by=by)]
+        return (*ended, *pressed)
 
     async def press(self, nonce: str, choice: str, user: str, place: Place) -> None:
         """Take a press, from a button or typed."""
         now, fleet = self._clock.now(), self._gatherer.fleet()
-        question = self._store.get(nonce)
+        question = self._get(nonce)
         if question is None or question.state is not Asked.OPEN or question.expires_at <= now:
             if question is not None and question.state is Asked.OPEN:
                 await self._close(question, Asked.EXPIRED, by=None)
-                question = self._store.get(nonce)
+                question = self._get(nonce)
             await self._too_late(question, user, place)
             return
         by = self._name(user)
@@ -155,11 +229,27 @@ class Desk:
             return
         self._scribe.accepted(question, user, place)
         if not self._store.end(nonce, Asked.PRESSED, by=by, at=now):
-            await self._too_late(self._store.get(nonce), user, place)
+            await self._too_late(self._get(nonce), user, place)
             return
-        _log.info("pressed", question=question.code, by=by, plan=question.plan.title)
-        await self._edit(question, text.closed(question, Asked.PRESSED, by))
-        await self._act(question, user, by)
+        self._acting.append(question)
+        try:
+            _log.info("pressed", question=question.code, by=by, plan=question.plan.title)
+            await self._edit(question, text.closed(question, Asked.PRESSED, by))
+            await self._act(question, user, by)
+        except InTheWay as error:
+            told = busy(error.operation, self._clock.now())
+            self._came_to_nothing(question, plain_line(told.headline), user)
+            await self._tell(question, told)
+        except UpbotError as error:
+            self._came_to_nothing(question, str(error), user)
+            raise
+        finally:
+            self._acting.remove(question)
+            self._called_off.pop(nonce, None)
+
+    def _came_to_nothing(self, question: Question, why: str, user: str) -> None:
+        place = Place(question.where.channel, question.where.thread)
+        self._scribe.not_accepted(question, why, user, place, result=Result.VOID)
 
     async def _too_late(self, question: Question | None, user: str, place: Place) -> None:
         told = text.too_late(question, self._clock.now())
@@ -183,23 +273,32 @@ class Desk:
             return
         world = await self._gatherer.whole(asking)
         decision = asking.command.decide(asking.words, world, world.now)
+        if (who := self._called_off.get(question.nonce)) is not None:  # whoever said no has had the answer
+            self._came_to_nothing(question, f"called off by {who}", user)
+            await self._edit(question, text.closed(question, Asked.CANCELLED, who))
+            return
         if not isinstance(decision, Plan):
             if isinstance(decision, Reply):
                 told = plain_line(decision.message.headline)
                 self._scribe.not_accepted(question, told, user, place, result=Result.VOID)
-                await self._chat.post(place, decision.message)
+                await self._tell(question, decision.message)
             return
+        copies = [Place(one.channel, one.thread) for one in question.copies]
         if (why := grown_harm(question.plan, decision)) is not None:
             await self._void(question, why, user, place)
             if decision.needs_confirmation:
-                await self.ask(decision, asking, place, asker=question.asker)
+                await self.ask(decision, asking, place, copies=copies, asker=question.asker)
             return
-        copies = [Place(one.channel, one.thread) for one in question.copies]
-        await self._executor.begin(decision, by=by, where=place, copies=copies)
+        await self._executor.begin(decision, by=by, where=place, copies=copies, question=question.code)
 
     async def _void(self, question: Question, why: str, user: str, place: Place) -> None:
         self._scribe.not_accepted(question, why, user, place, result=Result.VOID)
-        await self._chat.post(place, text.void(why))
+        await self._tell(question, text.void(why))
+
+    async def _tell(self, question: Question, message: Message) -> None:
+        """Say it where the question was asked, and to who waits elsewhere."""
+        for one in (question.where, *question.copies):
+            await self._mention(Place(one.channel, one.thread), message)
 
     async def decide_anew(self, question: Question, place: Place) -> None:
         """Somebody says that it works: look again, and ask again only if there is still something to ask."""
@@ -214,11 +313,12 @@ class Desk:
             return
         await self._close(question, Asked.CANCELLED, by=None)
         if isinstance(decision, Plan):
-            await self._chat.post(place, text.stopped_before(question.plan, world.sight, world.now))
+            await self._tell(question, text.stopped_before(question.plan, world.sight, world.now))
             if decision.needs_confirmation:
-                await self.ask(decision, asking, place, asker=question.asker)
+                copies = [Place(one.channel, one.thread) for one in question.copies]
+                await self.ask(decision, asking, place, copies=copies, asker=question.asker)
         elif isinstance(decision, Reply):
-            await self._chat.post(place, decision.message)
+            await self._tell(question, decision.message)
 
     def _again(self, question: Question, user: str) -> Asking | None:
         return self._asking(question.text, question.where, user, question.plan.servers)
@@ -234,15 +334,51 @@ class Desk:
         return Asking(meant, command, Place(where.channel, where.thread), user)
 
     async def _close(self, question: Question, state: Asked, *, by: str | None) -> bool:
-        if not self._store.end(question.nonce, state, by=by, at=self._clock.now()):
+        if not self._end(question, state, by=by):
             return False
-        await self._edit(self._store.get(question.nonce) or question, text.closed(question, state, by))
+        await self._edit(question, text.closed(question, state, by))
         for one in question.copies:
-            await self._chat.post(Place(one.channel, one.thread), text.closed(question, state, by))
+            await self._mention(Place(one.channel, one.thread), text.closed(question, state, by))
         return True
 
+    def _end(self, question: Question, state: Asked, *, by: str | None) -> bool:
+        """End it, once; what can't be written counts all the same, and is written later."""
+        now = self._clock.now()
+        if question.nonce in self._unwritten:
+            return False
+        try:
+            return self._store.end(question.nonce, state, by=by, at=now)
+        except StoreError as error:
+            _log.warning("question_end_not_written", question=question.code, error=str(error))
+            self._unwritten[question.nonce] = replace(question, state=state, by=by, ended_at=now)
+            self._tasks.spawn(self._end_later(question.nonce), name=f"end {question.code} later")
+            return True
+
+    async def _end_later(self, nonce: str) -> None:
+        while (one := self._unwritten.get(nonce)) is not None:
+            await self._clock.sleep(END_AGAIN)
+            with contextlib.suppress(StoreError):
+                self._store.end(nonce, one.state, by=one.by, at=one.ended_at or self._clock.now())
+                del self._unwritten[nonce]
+
+    async def _mention(self, place: Place, message: Message) -> None:
+        """Say it as well as can be."""
+        try:
+            await self._chat.post(place, message)
+        except ChatError as error:
+            _log.warning("not_told", error=str(error))
+
+    def _where(self, question: Question) -> Where:
+        """Where it stands, which is known only once it was posted."""
+        if question.where.message is not None:
+            return question.where
+        try:
+            return (self._store.get(question.nonce) or question).where
+        except StoreError:
+            return question.where
+
     async def _edit(self, question: Question, message: Message) -> None:
-        where = (self._store.get(question.nonce) or question).where
+        where = self._where(question)
         if where.message is None:
             return
         try:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, time, timedelta
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+_LATE = 600
+"""Seconds: what is done once a day is done when the time was missed by no more."""
 
 
 class SystemSchedule:
@@ -23,6 +26,23 @@ class SystemSchedule:
             max_instances=1,
             coalesce=True,
             misfire_grace_time=1,
+        )
+
+    def at(self, time_of_day: time | None, work: Callable[[], Awaitable[None]], *, name: str) -> None:
+        if time_of_day is None:
+            if self._scheduler.get_job(name) is not None:
+                self._scheduler.remove_job(name)
+            return
+        self._scheduler.add_job(
+            work,
+            "cron",
+            hour=time_of_day.hour,
+            minute=time_of_day.minute,
+            timezone=UTC,
+            id=name,
+            replace_existing=True,
+            coalesce=True,
+            misfire_grace_time=_LATE,
         )
 
     def start(self) -> None:

@@ -7,12 +7,13 @@ be: a full disk must never keep anybody from stopping something.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 import structlog
 
-from bot.domain.audit import Act, AuditEntry, Result, seen
+from bot.domain.audit import Act, AuditEntry, Result, seen, unanswered
 from bot.domain.command import Reply
 from bot.domain.errors import StoreError
 from bot.domain.fleet import Fleet
@@ -25,6 +26,9 @@ from bot.text import step_words
 
 _log = structlog.get_logger(__name__)
 
+_CATCH_UP = 200
+_LOOKED_BACK = 200
+_WORTH_TELLING = timedelta(hours=1)
 _ENDS = {State.DONE: Result.DONE, State.FAILED: Result.FAILED, State.CANCELLED: Result.CANCELLED}
 
 
@@ -51,10 +55,23 @@ class Scribe:
         """A press counts."""
         self.audit.write(self._press(Result.ACCEPTED, question, user, place))
 
-    def begins(self, op: Operation) -> None:
+    def begins(self, op: Operation, question: str | None = None) -> None:
         """An operation begins: the last gate before anything is touched, whoever asked for it."""
         base = self._of_plan(Act.BEGIN, Result.STARTED, op.plan)
-        self.audit.write(replace(base, by=op.by, channel=op.where.channel, operation=op.id))
+        self.audit.write(replace(base, by=op.by, channel=op.where.channel, operation=op.id, question=question))
+
+    # What was written down, for a bot that comes back
+
+    def unanswered(self, operations: Iterable[str], open_codes: Iterable[str]) -> tuple[AuditEntry, ...]:
+        """The presses of the last hour that counted and led to nothing."""
+        now = self.clock.now()
+        recent = self.audit.recent(_LOOKED_BACK)
+        found = unanswered(recent, frozenset(operations), frozenset(open_codes))
+        return tuple(one for one in found if now - one.at < _WORTH_TELLING)
+
+    def lost(self, press: AuditEntry, why: str) -> None:
+        """Such a press was told about: it is not told twice."""
+        self._note(replace(press, at=self.clock.now(), result=Result.VOID, why=why))
 
     # What is noted as well as can be
 
@@ -63,6 +80,10 @@ class Scribe:
         result = Result.NOTHING if reply.is_ok else Result.REFUSED
         entry = self._said(result, words.text, user, place.channel)
         self._note(replace(entry, why=plain_line(reply.message.headline), servers=words.targets))
+
+    def changed(self, words: Words, user: str, place: Place) -> None:
+        """A command has changed something small: silence, a note that an alert was seen."""
+        self._note(replace(self._said(Result.DONE, words.text, user, place.channel), servers=words.targets))
 
     def refused(self, why: str, words: Words, user: str, place: Place) -> None:
         """A command was refused before anything was looked at."""
@@ -84,6 +105,11 @@ class Scribe:
         servers = dict.fromkeys(server for one in ended for server in one.plan.servers)
         self._note(replace(base, words=words, title=", ".join(names), servers=tuple(servers)))
 
+    def adopted(self, servers: Sequence[str], words: str, user: str, place: Place) -> None:
+        """Processes that somebody started by hand are the bot's from now on."""
+        entry = self._said(Result.DONE, words, user, place.channel)
+        self._note(replace(entry, why="adopted", servers=tuple(servers)))
+
     def reloaded(self, why: str, user: str, place: Place, *, is_read: bool) -> None:
         """The fleet file was read again, or was wrong."""
         result = Result.DONE if is_read else Result.REFUSED
@@ -100,6 +126,19 @@ class Scribe:
         base = self._of_plan(Act.END, _ENDS[op.state], op.plan)
         told = "; ".join(part for part in (why, stopped, lost) if part)
         self._note(replace(base, by=op.by, channel=op.where.channel, operation=op.id, why=told))
+
+    def catch_up(self, operations: Sequence[Operation]) -> None:
+        """Write what a kill -9 left out: the end of an operation whose beginning is written and that has ended."""
+        try:
+            entries = self.audit.recent(_CATCH_UP)
+        except StoreError as error:
+            _log.warning("audit_not_read", error=str(error))
+            return
+        begun = {one.operation for one in entries if one.act is Act.BEGIN}
+        told = {one.operation for one in entries if one.act is Act.END}
+        for op in operations:
+            if not op.is_live and op.id in begun - told:
+                self.ended(op)
 
     def _note(self, entry: AuditEntry) -> None:
         try:

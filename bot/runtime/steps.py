@@ -458,6 +458,8 @@ def _held(server: Server, facts: ServerFacts | None) -> str | None:
         return f"port {server.port} (pid {facts.port_owner.pid})"
     if facts.process is not None:
         return None
+    if facts.orphans:
+        return f"a worker that {server.name} left (pid {facts.orphans[0].pid})"
     for gpu in facts.gpus:
         for use in gpu.uses:
             if use.memory_mib is None or use.memory_mib >= FOREIGN_MIB:

@@ -28,8 +28,10 @@ from bot.domain.watching.alerts import Alert, Book, Change, Did, Silence
 from bot.domain.watching.limits import Limits
 from bot.domain.watching.samples import JobSample, Reading, Sample
 from bot.domain.watching.watch import Watch
-from bot.ports import Chat, Clock, Eyes, Operations, Place, Ref
+from bot.ports import Chat, Clock, Eyes, Operations, Place, Ref, Samples
 from bot.runtime.executor import Executor
+from bot.runtime.gallery import Gallery
+from bot.runtime.heartbeat import Heart
 from bot.text import alerts as text
 
 _log = structlog.get_logger(__name__)
@@ -94,6 +96,9 @@ class Watcher:
         self._limits: dict[str, tuple[tuple[str, ...], float | None]] = {}
         self.seen_at: datetime | None = None
         """When the last round ended that saw anything: the heartbeat that an outside monitor checks."""
+        self.samples: Samples | None = None
+        self.gallery: Gallery | None = None
+        self.heart: Heart | None = None
 
     @property
     def book(self) -> Book:
@@ -116,6 +121,11 @@ class Watcher:
 
     async def round(self) -> None:
         """One look and what comes of it; a round that fails is told as blindness, never as recovery."""
+        await self._look()
+        if self.heart is not None:
+            self.heart.beat(self.seen_at)
+
+    async def _look(self) -> None:
         fleet, now = self._fleet(), self._clock.now()
         needs = Needs(load=True, log=True, gpu=self._round % GPU_ROUNDS == 0)
         self._round += 1
@@ -127,7 +137,9 @@ class Watcher:
         if not reading.servers and fleet.servers:
             return
         self.seen_at = self._clock.now()
-        await self._tell(self._watch.take(reading))
+        changes = self._watch.take(reading)
+        self._keep_reading(reading)
+        await self._tell(changes)
         self._remember()
 
     def _reading(self, sight: Sight, fleet: Fleet) -> Reading:
@@ -208,7 +220,11 @@ class Watcher:
             if one.is_on and told is not None and told.at is not None and now - told.at >= REDRAW:
                 await self._draw(one)
         if changes:
-            self._save(self._watch.book)
+            try:
+                self._save(self._watch.book)
+            except StoreError as error:
+                _log.warning("alerts_not_kept", error=str(error))
+        self._keep_ended(changes)
 
     async def _tell_one(self, change: Change) -> None:
         one = change.alert
@@ -221,6 +237,8 @@ class Watcher:
                 if ref is not None:
                     self._told[one.id].refs[place.channel] = ref
             self._told[one.id].at = self._clock.now()
+            if self.gallery is not None:
+                self.gallery.show_alert(one, list(self._told[one.id].refs.values()))
             return
         await self._draw(one)
         for ref in self._told[one.id].refs.values():
@@ -306,6 +324,24 @@ class Watcher:
         live = {one.id for one in book.alerts}
         self._told = {name: told for name, told in self._told.items() if name in live}
         self._keep.put("told", json.dumps({name: _plain(told) for name, told in self._told.items()}))
+
+    def _keep_reading(self, reading: Reading) -> None:
+        if self.samples is None:
+            return
+        try:
+            self.samples.add(reading, {})
+        except StoreError as error:
+            _log.warning("reading_not_kept", error=str(error))
+
+    def _keep_ended(self, changes: Sequence[Change]) -> None:
+        if self.samples is None:
+            return
+        for change in changes:
+            if change.did is Did.RESOLVED:
+                try:
+                    self.samples.ended(change.alert)
+                except StoreError as error:
+                    _log.warning("alert_not_kept", error=str(error))
 
     def _remember(self) -> None:
         now = self._clock.now()

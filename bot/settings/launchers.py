@@ -39,6 +39,7 @@ def launcher_settings(
 
 def _filled(document: Document, path: Path_, value: Any, places: Mapping[str, str]) -> str:
     """A text must know every place that it names; docker's own words may hold braces of their own."""
+    path = path if path in document.lines else path[:-1]
     if isinstance(value, tuple):
         return json.dumps([filled(one, places) for one in value])
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import time, timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
@@ -12,6 +12,7 @@ from bot.settings import words
 from bot.settings.document import nearest
 
 Span = Annotated[timedelta, PlainValidator(words.span)]
+TimeOfDay = Annotated[time | None, PlainValidator(words.time_of_day)]
 Command = Annotated[tuple[str, ...], PlainValidator(words.command)]
 Words = Annotated[tuple[str, ...], PlainValidator(words.words)]
 FlagSet = Annotated[words.FlagChoice, PlainValidator(words.flags)]
@@ -121,7 +122,7 @@ class ServerDefaults(Section):
     launcher: LauncherChoice = Field(
         words.LauncherChoice("process"),
         description="What starts and stops it: `process`, `systemd` or `docker`; with settings"
-        " `{systemd: sglang@{port}}`, `{docker: lmsysorg/sglang:latest}`.",
+        ' `{systemd: "sglang@{port}"}`, `{docker: "lmsysorg/sglang:latest"}`.',
     )
     gpus: Words = Field((), description="The GPUs that it uses: `n`, `0-7`, `[0, 1]`, `[2*n, 2*n+1]`.")
     log: str = Field(
@@ -221,6 +222,9 @@ class LimitsSection(Section):
         default=False, description="Whether `upbot ask --yes` may answer a question by itself."
     )
     two_persons: Words = Field((), description="Commands that the asker may not confirm: `[restart, stop]`.")
+    report_at: TimeOfDay = Field(
+        None, description="When the report of the last day is told where alerts are: `8:00`, in UTC."
+    )
 
 
 class FleetFile(Section):

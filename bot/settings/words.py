@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import time, timedelta
 from typing import Any
 
 from bot.domain.flags import Flags
@@ -26,6 +26,7 @@ _SUM = re.compile(
     r"(?:(?P<base>\d{1,9})\+)?(?:(?P<times>\d{1,6})\*)?(?P<n>n)(?:\+(?P<more>\d{1,9}))?|(?P<alone>\d{1,9})"
 )
 _RANGE = re.compile(r"(\d{1,4})\s*(?:-|\.\.)\s*(\d{1,4})")
+_TIME_OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?:\s*UTC)?", re.IGNORECASE | re.ASCII)
 _PLACE = re.compile(r"\{([A-Za-z_]+)\}")
 MOST_SERVERS = 4_096
 
@@ -54,6 +55,18 @@ def span(value: Any) -> timedelta:
     if not text or timedelta(seconds=seconds) > _LONGEST_SPAN:
         raise Wrong(f"must be a span of up to a year, such as 5 min or 90 s, not {shown(value)}")
     return timedelta(seconds=seconds)
+
+
+def time_of_day(value: Any) -> time | None:
+    """A time of day: "8:00", "23:30"; YAML reads some of these as minutes."""
+    if value is None or isinstance(value, time):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 24 * 60:
+        return time(value // 60, value % 60)
+    match = _TIME_OF_DAY.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise Wrong(f"must be a time of day in UTC, such as 8:00, not {shown(value)}")
+    return time(int(match[1]), int(match[2]))
 
 
 def shown(value: Any) -> str:

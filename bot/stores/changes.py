@@ -19,6 +19,8 @@ from bot.stores.tables import job_marks as _marks
 
 KEEP = 50_000
 """So many changes, and as many marks, are kept."""
+MOST = 5_000
+"""Of more than that since an instant only the newest are told."""
 _LONGEST_REASON = 300
 
 
@@ -52,8 +54,10 @@ class SqlChanges:
         """Those from an instant on, and the last before it of each server and job; the oldest first."""
         before = select(func.max(_changes.c.number)).where(_changes.c.at < at).group_by(_changes.c.server)
         before_marks = select(func.max(_marks.c.number)).where(_marks.c.at < at).group_by(_marks.c.job)
-        wanted = (_changes.c.at >= at) | _changes.c.number.in_(before)
-        wanted_marks = (_marks.c.at >= at) | _marks.c.number.in_(before_marks)
+        newest = select(_changes.c.number).where(_changes.c.at >= at).order_by(_changes.c.number.desc()).limit(MOST)
+        newest_marks = select(_marks.c.number).where(_marks.c.at >= at).order_by(_marks.c.number.desc()).limit(MOST)
+        wanted = _changes.c.number.in_(newest) | _changes.c.number.in_(before)
+        wanted_marks = _marks.c.number.in_(newest_marks) | _marks.c.number.in_(before_marks)
         with self._database.connection() as connection:
             rows = connection.execute(select(_changes).where(wanted).order_by(_changes.c.number)).all()
             marks = connection.execute(select(_marks).where(wanted_marks).order_by(_marks.c.number)).all()

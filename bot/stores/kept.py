@@ -9,7 +9,7 @@ from cattrs.preconf.json import JsonConverter, make_converter
 from sqlalchemy import insert, select, update
 
 from bot.domain.errors import StoreError
-from bot.domain.watching.alerts import Book
+from bot.domain.watching.alerts import Alert, Book
 from bot.domain.watching.causes import Value
 from bot.stores import tables
 from bot.stores.sql import Database
@@ -44,6 +44,17 @@ class SqlKept:
             return self._json.loads(text, Book)
         except (ValueError, KeyError, TypeError, BaseValidationError) as error:
             raise StoreError("the kept alerts can't be read") from error
+
+    def alert_text(self, alert: Alert) -> str:
+        """One alert as JSON."""
+        return str(self._json.dumps(alert))
+
+    def alert_of(self, text: str) -> Alert:
+        """One alert from its JSON; StoreError when it is none."""
+        try:
+            return self._json.loads(text, Alert)
+        except (ValueError, KeyError, TypeError, BaseValidationError) as error:
+            raise StoreError("a kept alert can't be read") from error
 
 
 def _converter() -> JsonConverter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, DateTime, Integer, MetaData, String, Table, Text
+from sqlalchemy import Column, DateTime, Float, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
 TABLES = MetaData()
 
@@ -73,5 +73,29 @@ kept = Table(
     "kept",
     TABLES,
     Column("name", String(80), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+readings = Table(
+    "readings",
+    TABLES,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("at", Float, nullable=False, index=True),
+    Column("value", LargeBinary, nullable=False),
+)
+courses = Table(
+    "courses",
+    TABLES,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("step", Integer, nullable=False),
+    Column("at", Float, nullable=False),
+    Column("value", LargeBinary, nullable=False),
+    Index("ix_courses_step_at", "step", "at"),
+)
+past_alerts = Table(
+    "past_alerts",
+    TABLES,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("id", String(80), nullable=False, index=True),
+    Column("ended_at", DateTime(timezone=True), nullable=False, index=True),
     Column("value", Text, nullable=False),
 )

@@ -130,6 +130,28 @@ def too_late(asked: Question | None, now: datetime) -> Message:
     return says(words[asked.state])
 
 
+def lost_press(by: str, title: str, ago: timedelta) -> Message:
+    """What is said when the bot comes back and a press had counted that nothing came of."""
+    told = f" {by} pressed {span(ago)} ago, but I was restarted before anything was done. Ask again."
+    return says(bold(f"Not done: {title}."), told)
+
+
+def called_off(words: str, by: str) -> Message:
+    """A command that was still being looked at when somebody said no."""
+    return says(bold("Called off"), f" by {by} before anything was touched: ", code(words[:80]))
+
+
+def nothing_cancelled(live: Sequence[Operation], target: str | None, channel: str) -> Message:
+    """A cancel that ended nothing: what is being ended already, or what is at work elsewhere."""
+    meant = [op for op in live if op.id == target or (target is None and op.where.channel == channel)]
+    if meant:
+        return says(bold(f"It is being cancelled already: {meant[0].plan.title}"), f", by {meant[0].stopper}.")
+    if not live:
+        return says("Nothing is open: nothing to cancel.")
+    one = live[0]
+    return says(bold("Nothing is open here. "), f"Elsewhere: {one.plan.title}; ", code(f"cancel {one.id}"), " ends it.")
+
+
 def void(why: str) -> Message:
     """What stands above the new question when the old one no longer held."""
     return says(bold("Not done: "), f"{why}.")

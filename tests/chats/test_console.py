@@ -109,8 +109,10 @@ def test_messages_are_plain_text_with_numbered_buttons():
             await it.console.whisper(HERE, "vic", says("you may look"))
             await it.console.whisper(HERE, "ana", says("for you"))
             await it.console.react(root, "eyes")
+            await it.console.react(root, "eyes", on=False)
+            await it.console.react(root, "white_check_mark")
         assert it.out.getvalue() == (
-            "Restart 8 servers?\n8 healthy\n[1 Restart] [2 Cancel]\n  tail\n    a�[31mb\n(to vic) you may look\nfor you\n"
+            "Restart 8 servers?\n8 healthy\n[1 Restart] [2 Cancel]\n  tail\n    a�[31mb\n(to vic) you may look\nfor you\n… heard, looking\n"
         )
 
     asyncio.run(scenario())

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bot.domain.diagnosis import Diagnosis, Phase
+from bot.domain.diagnosis import Diagnosis, Phase, said_cause
 from bot.domain.facts import Answer, Load, Movement, Outcome, Process, ServerFacts
 from bot.domain.readiness import Readiness, Verdict, judge
 
@@ -56,6 +56,7 @@ def listening(**facts):
         ({"unreachable": "ssh timed out after 3 s"}, Verdict(Readiness.UNREACHABLE, "ssh timed out after 3 s")),
         ({"unreachable": "container 200 is stopped", "process": OURS}, Verdict(Readiness.UNREACHABLE, "container 200 is stopped")),
         ({"is_pending": True}, Verdict(Readiness.UNKNOWN)),
+        ({"is_pending": True, "diagnosis": CRASHED}, Verdict(Readiness.UNKNOWN, "out of GPU memory in the log")),
         ({}, Verdict(Readiness.DOWN, "no process")),
         ({"exit_status": 0}, Verdict(Readiness.DOWN, "no process")),
         ({"exit_status": 1}, Verdict(Readiness.CRASHED, "exit status 1")),
@@ -100,6 +101,7 @@ def test_a_process_that_does_not_own_its_port_is_starting(facts, expected):
     [
         ({"instant": PENDING, "health": PENDING}, Verdict(Readiness.UNKNOWN)),
         ({"health": PENDING}, Verdict(Readiness.UNKNOWN)),
+        ({"instant": PENDING, "diagnosis": CRASHED}, Verdict(Readiness.UNKNOWN, "out of GPU memory in the log")),
         ({"instant": OK}, Verdict(Readiness.READY)),
         ({"instant": OK, "health": PENDING}, Verdict(Readiness.READY)),
         ({"instant": OK, "health": OK, "diagnosis": WARMING}, Verdict(Readiness.READY)),
@@ -114,6 +116,7 @@ def test_a_process_that_does_not_own_its_port_is_starting(facts, expected):
         ({"instant": OK, "health": TIMED_OUT, "movement": MOVING},
          Verdict(Readiness.READY, "no answer at the health endpoint, yet tokens move")),
         ({"instant": RESET}, Verdict(Readiness.HUNG, "connection reset")),
+        ({"instant": OK, "health": RESET, "movement": MOVING}, Verdict(Readiness.HUNG, "connection reset")),
         ({"instant": status(500)}, Verdict(Readiness.HUNG, "HTTP 500")),
         ({"instant": status(401)}, Verdict(Readiness.READY, "answers HTTP 401")),
         ({"instant": status(404), "health": OK}, Verdict(Readiness.READY)),
@@ -190,3 +193,17 @@ def test_nothing_is_ready_without_a_process_of_ours_and_an_answer():
 
 def test_what_is_unreachable_counts_as_alive():
     assert [one for one in Readiness if not one.is_alive] == [Readiness.DOWN, Readiness.CRASHED]
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [
+        (None, "a crash"),
+        ("cuda_oom", "out of GPU memory"),
+        ("model_not_found", "model not found"),
+        ("host_oom_killed", "killed from outside (SIGKILL; perhaps the host's OOM killer)"),
+        ("other:gpu_occupied by pid 7", "gpu occupied by pid 7"),
+    ],
+)
+def test_a_cause_is_said_as_people_say_it(cause, said):
+    assert said_cause(cause) == said

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.demo import wait, whole
+from tests.end_to_end.demo import wait
+from tests.end_to_end.demo import whole as marked_up
 from tests.end_to_end.stage import Stage, staged, swallowing
 from tests.transports.servers import login
 
@@ -31,6 +32,11 @@ KEYS = [
     *("name", "host", "port", "readiness", "http_status", "phase", "progress_percent", "profile", "running"),
     *("max_running", "queued", "tokens_per_second", "kv_usage", "mamba_usage", "reason"),
 ]
+
+
+def whole(message: dict[str, Any]) -> str:
+    """All text of a message, without what makes it bold."""
+    return marked_up(message).replace("*", "")
 
 
 def answer(stage: Stage, text: str, holds: str, *, within: float = 10, user: str = "ana") -> str:
@@ -68,8 +74,7 @@ def test_look_restart_watch_and_the_job_goes_on(tmp_path: Path) -> None:
         first = whole(find(stage, "8/8 answering", after=asked))
         assert time.monotonic() - begun < 2
         assert re.findall(r"`(\d{5})` (gpu\d)", first) == [(str(30_000 + n), f"gpu{n}") for n in range(8)]
-        told = whole(find(stage, "(HTTP 200.*){8}", after=asked))
-        assert re.search(r"job datagen: running at [\d,]+ of 193,000", told)
+        find(stage, r"(HTTP 200.*){8}job datagen: running at [\d,]+ of 193,000", after=asked)
 
         told = answer(stage, "status", r"of 6\.25k tok/s.*arrive at the job.*job datagen: running")
         assert "profile extra_buffer" in told
@@ -80,7 +85,7 @@ def test_look_restart_watch_and_the_job_goes_on(tmp_path: Path) -> None:
         question = find(stage, r"Restart 8 servers with profile no_buffer\?", after=asked)
         for line in (
             r"8 healthy · \d+ requests running",
-            r"extra_buffer → \*no_buffer\*",
+            "extra_buffer → no_buffer",
             r"flags known to sglang 0\.5\.13",
             r"job datagen stops gracefully and resumes",
             r"expected: 72 seats",
@@ -106,7 +111,7 @@ def test_look_restart_watch_and_the_job_goes_on(tmp_path: Path) -> None:
         assert "running flags read back: as asked · job resumed" in whole(end)
         find(stage, r"tok/s, was .*k", after=end["ts"], within=60)
 
-        told = answer(stage, "up?", "8/8 answering.*(HTTP 200.*){8}")
+        told = answer(stage, "up?", "8/8 answering.*(HTTP 200.*){8}job datagen: running")
         first_done = done(told)
         assert job_pid(stage) != worker
         told = answer(stage, "status", "8/8 ready")
@@ -131,7 +136,7 @@ def done(told: str) -> int:
 
 def test_a_bot_that_is_killed_in_the_middle_of_a_restart_goes_on_when_it_is_back(tmp_path: Path) -> None:
     """Killed twice: while it stops and while it starts; each server is launched once all the same."""
-    with staged(tmp_path, count=2, speed=5) as stage:
+    with staged(tmp_path, count=2, speed=8) as stage:
         stage.start_bot()
         question = find(stage, r"Restart gpu0 and gpu1", after=stage.channel.say("restart no_buffer"))
         stage.channel.press(question["ts"], "Restart gpu0 and gpu1", "ana")
@@ -172,7 +177,7 @@ def test_a_shell_that_asks_to_restart_waits_for_a_persons_press(tmp_path: Path) 
         question = find(stage, r"Restart gpu0 and gpu1 with profile no_buffer\?")
         assert "asked by ana" in whole(question)
         asked.until("Restart gpu0 and gpu1 with profile no_buffer?")
-        wait(3)
+        wait(2)
         assert asked.process.poll() is None
         assert "stop job" not in asked.text
         assert running(stage) == before
@@ -211,22 +216,29 @@ def test_a_container_that_stops_under_the_bot_is_unreachable_and_not_down(tmp_pa
 
 
 def test_one_host_that_swallows_packets_delays_nobody(tmp_path: Path) -> None:
-    """Without a running bot. A command line's start is part of the second; of three tries the best one counts."""
+    """Without a running bot, and the command line's own start within the times; of three tries the best one counts.
+
+    What a busy machine adds to that start (it takes 0.8 s on one that is not) is not held against the answer.
+    """
     with staged(tmp_path, count=2, speed=10) as stage, swallowing() as silent:
         hop = stage.login.hop()
         away = type(hop)("ssh", tuple({**dict(hop.settings), "port": str(silent)}.items()))
         stage.add_host("away", 31_000, away)
         tries = []
         for _ in range(3):
+            idle = stage.ask("profiles")
+            assert idle.status(20) == 0
+            busy = max(0.0, idle.took - 0.8)
             asked = stage.ask("up?")
             assert asked.status(20) == 1
             assert re.search(r"gpu0 +HTTP 200.*gpu1 +HTTP 200", asked.text, re.DOTALL), asked.text
-            silent_said = f"unreachable  ssh {stage.login.user}@127.0.0.1:{silent} timed out after 3 s"
-            assert silent_said in asked.text or "ssh timed out after 3 s" in asked.text, asked.text
-            first = next(at for at, line in asked.lines if "gpu0" in line)
-            tries.append((asked.took, first))
-        assert min(took for took, _first in tries) < 4, tries
-        assert min(first for _took, first in tries) < 1, tries
+            assert re.search(r"on-away +unreachable +ssh timed out after 3 s$", asked.text, re.MULTILINE), asked.text
+            first = next(at for at, line in asked.lines if "gpu0  " in line)
+            tries.append((asked.took - busy, first - busy, busy))
+            if tries[-1][0] < 4 and tries[-1][1] < 1:
+                break
+        else:
+            pytest.fail(f"whole answer, first lines, start-up above the usual, in seconds: {tries}")
 
         asked = stage.ask("--json", "up?")
         assert asked.status(20) == 1

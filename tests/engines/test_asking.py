@@ -70,6 +70,26 @@ def test_the_engines_own_parser_tells_even_its_silent_aliases(tmp_path):
     assert "hf_secret" not in " ".join(argv)
 
 
+def test_the_values_that_the_parser_checks_are_told_too(tmp_path):
+    more = """
+parser.add_argument("--seats", type=int)
+parser.add_argument("--share", "--fraction", type=float)
+parser.add_argument("--size", type=int, choices=[1, 16])
+parser.add_argument("--policy", choices=["lpm", "fcfs"])
+parser.add_argument("--mode", type=str.lower, choices=["a"])
+parser.add_argument("--odd", choices=["with space"])
+parser.add_argument("--plain")
+"""
+    install(tmp_path / "site", "sglang", "0.5.23", {"launch_server.py": PARSER + more + "parser.parse_args()\n"})
+    argv = SGLANG.version_argv(server(sys.executable, "-m", "sglang.launch_server", site=tmp_path / "site"))
+    status, lines, _errors = ask(argv, tmp_path)
+    assert status == 0
+    assert [line for line in lines if "=" in line] == [
+        "--fraction=float", "--policy=lpm|fcfs", "--seats=int", "--share=float", "--size=1|16",
+    ]  # fmt: skip
+    assert set(lines) > {"--fraction", "--policy", "--seats", "--share", "--size", "--mode", "--odd", "--plain"}
+
+
 def test_a_wrapper_before_the_python_is_passed_over(tmp_path):
     install(tmp_path / "site", "sglang", "0.5.19", {"launch_server.py": LAUNCHER})
     argv = SGLANG.version_argv(

@@ -37,6 +37,43 @@ def test_the_renamed_flag_of_scenario_5_is_named_with_its_new_name():
     )
 
 
+CHECKED = NEW | {
+    "--max-running-requests=int", "--mem-fraction-static=float", "--schedule-policy", "--schedule-policy=lpm|random|fcfs",
+    "--mamba-radix-cache-strategy=auto|no_buffer|extra_buffer",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "why"),
+    [
+        ("max-running-requests", "many", "--max-running-requests takes a whole number, not 'many'"),
+        ("max-running-requests", "1.5", "--max-running-requests takes a whole number, not '1.5'"),
+        ("max-running-requests", "-1", None),
+        ("mem-fraction-static", "high", "--mem-fraction-static takes a number, not 'high'"),
+        ("mem-fraction-static", "0.90", None),
+        ("schedule-policy", "fastest", "--schedule-policy has no choice 'fastest'; there is lpm, random, fcfs"),
+        ("schedule-policy", "rando", "--schedule-policy has no choice 'rando'; the nearest is random"),
+        ("schedule-policy", "fcfs", None),
+        ("page-size", "anything", None),
+        ("mamba-radix-cache-strategy", "extra_bufer", "--mamba-radix-cache-strategy has no choice 'extra_bufer'; the nearest is extra_buffer"),
+    ],
+)  # fmt: skip
+def test_a_value_that_the_installed_parser_refuses_is_refused_before_anything_is_stopped(flag, value, why):
+    expected = () if why is None else (FlagProblem(flag, why),)
+    assert SGLANG.check("0.5.23", CHECKED, Flags.of({flag: value})) == expected
+
+
+def test_what_a_parser_says_of_values_is_no_flag():
+    known = frozenset({"--max-num-seqs", "--max-num-seqs=int"})
+    assert VLLM.check("0.32.0", known, Flags.of({"max-num-seq": "8"})) == ()
+    assert VLLM.check("0.32.0", known, Flags.of({"max-seqs": "8"})) == (
+        FlagProblem("max-seqs", "vllm 0.32.0 has no --max-seqs; the nearest is --max-num-seqs"),
+    )
+    assert VLLM.check("0.32.0", known, Flags.of({"max-num-seqs": "x"})) == (
+        FlagProblem("max-num-seqs", "--max-num-seqs takes a whole number, not 'x'"),
+    )
+
+
 def test_two_cures_come_together():
     cured = Flags.of({"mamba-radix-cache-strategy": "no_buffer", "disable-overlap-schedule": True})
     assert sglang("0.5.23", NEW, mamba_scheduler_strategy="no_buffer") == (

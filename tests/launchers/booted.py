@@ -59,7 +59,7 @@ def booted(folder: Path, shared: Path) -> Iterator[list[str]]:
         try:
             _mask(layers / "root")
             with _container(folder, name, layers / "root", shared) as init:
-                yield ["nsenter", "-t", str(init), "-m", "-u", "-i", "-n", "-p", "-C", "--wd=/", "--"]
+                yield ["nsenter", "-t", str(init), "-m", "-u", "-i", "-n", "-p", "-C", "--"]
         finally:
             _call("umount", "-l", str(layers / "root"))
     finally:
@@ -69,9 +69,7 @@ def booted(folder: Path, shared: Path) -> Iterator[list[str]]:
 @contextmanager
 def _container(folder: Path, name: str, root: Path, shared: Path) -> Iterator[int]:
     config = folder / "lxc.conf"
-    config.write_text(
-        CONFIG.format(name=name, root=root, shared=shared, inside=str(shared).lstrip("/"), init=INIT)
-    )
+    config.write_text(CONFIG.format(name=name, root=root, shared=shared, inside=str(shared).lstrip("/"), init=INIT))
     (folder / "lxc").mkdir()
     argv = ["lxc-start", "-P", str(folder / "lxc"), "-n", name, "-f", str(config), "-F", "-o", str(folder / "lxc.log")]
     with (folder / "console").open("wb") as console:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +16,30 @@ from bot.domain.errors import StepFailed
 from bot.domain.facts import Process
 from bot.ports import Launcher
 from tests import hosts
-from tests.launchers.grounds import Ground
+from tests.launchers.grounds import WITHIN, Ground
 
-HOSTILE = ["", " ", "a b", "'", '"', "$(id)", "`id`", "$HOME", "${HOME}", "$$", "*", "\\", "\\n", "a\nb\n", "-n", "--", "%s%%n"]
+HOSTILE = [
+    "",
+    " ",
+    "a b",
+    "'",
+    '"',
+    "$(id)",
+    "`id`",
+    "$HOME",
+    "${HOME}",
+    "$$",
+    "*",
+    "\\",
+    "\\n",
+    "a\nb\n",
+    "-n",
+    "--",
+    "%s%%n",
+]
 HOSTILE += [";", "&", "ü€", "!", "a=b", "\t", "\x01", "\\0101", "\\c", "%h", "@x", "{{.Id}}", "#", "'\"\\"]
 WAIT = 'echo up >"$1/up"; while :; do sleep 0.1; done'
-POLITE = 'trap \'echo bye >"$1/bye"; exit 5\' TERM; ' + WAIT
+POLITE = "trap 'echo bye >\"$1/bye\"; exit 5' TERM; " + WAIT
 STUBBORN = "trap '' TERM; " + WAIT
 
 
@@ -39,9 +58,10 @@ def ground(request: pytest.FixtureRequest) -> Ground:
 
 async def until(what: Callable[[], Awaitable[bool]], within: float = 20) -> None:
     """Wait until it is so; fails when it is not so in time."""
-    async with asyncio.timeout(within):
-        while not await what():
-            await asyncio.sleep(0.05)
+    deadline = time.monotonic() + within
+    while not await what():
+        assert time.monotonic() < deadline, "it did not become so in time"
+        await asyncio.sleep(0.05)
 
 
 async def ended(ground: Ground, one: Process) -> None:
@@ -72,7 +92,9 @@ def test_a_start_is_detached_and_says_who_runs(ground):
         assert process.started > 0
         record = json.loads((Path(ground.state) / server.name / "start.json").read_text())
         assert (record["pid"], record["started"]) == process.identity
-        assert await ground.launched(server) == replace(await ground.launched(server), pid=process.pid, exit_status=None)
+        assert await ground.launched(server) == replace(
+            await ground.launched(server), pid=process.pid, exit_status=None
+        )
         await ground.launcher.end(ground.host, server, process, force=True)
 
     asyncio.run(scenario())
@@ -128,7 +150,7 @@ def test_what_ignores_sigterm_is_ended_by_force_with_its_tree(ground):
         await ended(ground, process)
 
         async def nobody_writes() -> bool:
-            done = await ground.host.run(["pgrep", "-f", str(room)], timeout=asyncio_limit())
+            done = await ground.host.run(["pgrep", "-f", str(room)], timeout=WITHIN)
             return not done.stdout.strip()
 
         await until(nobody_writes)
@@ -139,12 +161,6 @@ def test_what_ignores_sigterm_is_ended_by_force_with_its_tree(ground):
         await until(is_noted)
 
     asyncio.run(scenario())
-
-
-def asyncio_limit():
-    from tests.launchers.grounds import WITHIN
-
-    return WITHIN
 
 
 def test_a_pid_that_is_somebody_elses_by_now_is_not_signalled(ground):
@@ -183,7 +199,7 @@ def test_a_process_that_the_launcher_did_not_start_is_ended_alike(ground):
         server = ground.server()
         room = ground.room(server.name)
         script = f"(setsid sh -c '{WAIT.replace(chr(39), '')}' x \"$1\" >/dev/null 2>&1 & echo $!)"
-        done = await ground.host.run(["sh", "-c", script, "x", str(room)], timeout=asyncio_limit())
+        done = await ground.host.run(["sh", "-c", script, "x", str(room)], timeout=WITHIN)
         await hosts.until((room / "up").exists)
         process = await ground.process(int(done.stdout))
         assert process.started
@@ -272,7 +288,7 @@ def test_eight_start_at_the_same_time(ground):
 def test_what_somebody_else_started_is_adopted_and_then_on_record(ground):
     async def scenario() -> None:
         server = ground.server()
-        done = await ground.host.run(["sh", "-c", "setsid sleep 300 >/dev/null 2>&1 & echo $!"], timeout=asyncio_limit())
+        done = await ground.host.run(["sh", "-c", "setsid sleep 300 >/dev/null 2>&1 & echo $!"], timeout=WITHIN)
         await asyncio.sleep(0.1)
         process = await ground.process(int(done.stdout))
         await ground.launcher.adopt(ground.host, server, process, ground.state)

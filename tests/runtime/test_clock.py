@@ -7,7 +7,7 @@ from datetime import UTC, timedelta
 import pytest
 
 from bot.ports import Clock, Dice
-from bot.runtime.clock import SystemClock
+from bot.runtime.clock import SystemClock, since_start
 from bot.runtime.dice import SystemDice
 from tests.jumping import START, Deadlock, JumpingClock, run
 from tests.seeded import SeededDice
@@ -27,6 +27,11 @@ def test_the_real_clock_is_in_utc_and_its_sleep_takes_the_time_it_says():
 
 def test_a_negative_sleep_of_the_real_clock_ends_at_once():
     asyncio.run(SystemClock().sleep(timedelta(seconds=-5)))
+
+
+def test_a_process_knows_how_long_it_has_been_running():
+    before = since_start()
+    assert timedelta() < before <= since_start() < timedelta(hours=12)
 
 
 def test_ten_minutes_take_no_time_on_the_jumping_loop():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from inline_snapshot import snapshot
 
 from bot.domain.errors import ConfigError
 from bot.domain.facts import JobState
+from bot.domain.message import Message
+from bot.ports import Place, Ref
 from bot.runtime.clock import SystemClock
 from bot.runtime.door import Door, Switchboard, person_for
 from tests.jumping import run
-from tests.tester import Bot, first_night
+from tests.tester import Bot, PretendChat, first_night
 
 
 def with_door(bot: Bot) -> Door:
@@ -101,6 +104,83 @@ def test_a_restart_is_asked_in_the_channel_and_the_caller_waits_for_a_person() -
         assert caller.result["operation"] == "op-1"
         assert any("🟢 8/8 up with no_buffer" in one for one in caller.said)
         assert any(one.startswith("0:30") for one in caller.said)
+
+    run(scenario())
+
+
+class SlowChat(PretendChat):
+    """A chat in which everything takes a second, as Slack's may."""
+
+    async def post(self, place: Place, message: Message) -> Ref:
+        await asyncio.sleep(1)
+        return await super().post(place, message)
+
+    async def edit(self, ref: Ref, message: Message) -> None:
+        await asyncio.sleep(1)
+        await super().edit(ref, message)
+
+
+def test_the_caller_reads_the_end_also_when_the_chat_is_slow() -> None:
+    async def scenario() -> None:
+        bot, caller = Bot(first_night(), chat=SlowChat()), Caller()
+        bot.fleet.run_all()
+        asking = asyncio.ensure_future(with_door(bot).answer("restart no_buffer", "ana", caller.send, is_waiting=True))
+        await bot.advance(10)
+        bot.press("Restart 8 servers", user="U2")
+        assert await asking
+        assert any("🟢 8/8 up with no_buffer" in one for one in caller.said)
+
+    run(scenario())
+
+
+def test_a_press_that_comes_to_nothing_is_told_and_the_caller_waits_for_the_new_question() -> None:
+    async def scenario() -> None:
+        bot, caller = Bot(first_night()), Caller()
+        bot.fleet.run_all()
+        bot.fleet.die("gpu3")
+        asking = asyncio.ensure_future(with_door(bot).answer("restart no_buffer", "ana", caller.send, is_waiting=True))
+        await bot.advance(10)
+        bot.fleet.run("gpu3")
+        bot.press("Restart 8 servers", user="U2")
+        await bot.advance(10)
+        assert not asking.done()
+        assert (
+            caller.said[-1] == "Restart 8 servers with profile no_buffer? A person must press in the channel; waiting."
+        )
+        assert any("gpu3" in one for one in caller.said)
+        bot.press("Cancel")
+        assert not await asking
+        assert bot.fleet.signalled == []
+
+    run(scenario())
+
+
+def test_what_was_asked_before_the_bot_was_restarted_is_none_of_a_later_callers_business() -> None:
+    async def scenario() -> None:
+        bot, caller = Bot(first_night()), Caller()
+        bot.fleet.run_all()
+        assert not await with_door(bot).answer("restart no_buffer", "ana", caller.send, is_waiting=True)
+        await bot.die()
+        assert await with_door(bot.restarted()).answer("up?", "ana", caller.send, is_waiting=True)
+
+    run(scenario())
+
+
+def test_a_caller_who_has_waited_for_its_own_start_is_answered_that_much_sooner() -> None:
+    async def scenario() -> None:
+        bot, caller = Bot(first_night()), Caller()
+        bot.fleet.run_all()
+        bot.fleet.servers["gpu7"].is_silent = True
+        for ago, then in ((0.0, 0.9), (0.7, 0.2), (5.0, 0.0)):
+            caller.said.clear()
+            asking = asyncio.ensure_future(
+                with_door(bot).answer("up?", "ana", caller.send, is_waiting=True, ago=timedelta(seconds=ago))
+            )
+            await bot.advance(max(then - 0.05, 0.001))
+            assert len(caller.said) == (1 if then == 0.0 else 0), ago
+            await bot.advance(0.1)
+            assert caller.said[0].startswith("7/8 answering"), ago
+            assert not await asking
 
     run(scenario())
 

@@ -56,6 +56,9 @@ class NotingLauncher:
     ) -> None:
         self.asked.append(("start", host, server.name, tuple(argv), dict(env), state_dir))
 
+    async def adopt(self, host: object, server: Server, process: Process, state_dir: str) -> None:
+        self.asked.append(("adopt", host, server.name, process.identity, state_dir))
+
     async def end(self, host: object, server: Server, process: Process, *, force: bool) -> None:
         self.asked.append(("end", host, server.name, process.identity, force))
 
@@ -108,11 +111,13 @@ def test_start_and_end_go_to_the_servers_launcher_on_its_host():
     async def scenario() -> None:
         await hands.start(server(), ["a", "b"], {"X": "1"})
         await hands.end(server(host="other"), Process(5, 6), force=True)
+        await hands.adopt(server(host="other"), Process(7, 8))
 
     asyncio.run(scenario())
     assert launcher.asked == [
         ("start", "transport h", "gpu0", ("a", "b"), {"X": "1"}, "/state/h"),
         ("end", "transport o", "gpu0", (5, 6), True),
+        ("adopt", "transport o", "gpu0", (7, 8), "/state/other"),
     ]
 
 

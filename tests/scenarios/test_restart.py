@@ -224,7 +224,7 @@ def test_a_crash_is_told_at_once_with_the_way_back_and_the_others_go_on() -> Non
         head = bot.posts()[1]
         crash = next(post for post in bot.posts(head.ref.id) if "crashed" in post.text)
         assert crash.text == snapshot("""\
-🔴 gpu3 crashed during its start: cuda_oom
+🔴 gpu3 crashed during its start: out of GPU memory
 torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.
 Lower --mem-fraction-static.
 the last lines of gpu3
@@ -236,7 +236,7 @@ the last lines of gpu3
         assert end.text == snapshot("""\
 🔴 7/8 up with no_buffer after 1 m 28 s
 max_running_requests 37 → 72 · max_total_num_tokens 381k → 392k · running flags read back: as asked · job resumed
-🔴 gpu3   cuda_oom
+🔴 gpu3   out of GPU memory
 [Back to extra_buffer]
 throughput in 5 m, in the thread\
 """)
@@ -263,7 +263,7 @@ def test_all_crash_and_the_job_is_not_resumed() -> None:
 🔴 Restart 8 servers · no_buffer: failed after 33 s
 no server came up
 done before: job stopped, 61,204 saved · 8/8 stopped · memory and ports free
-🔴 all 8   cuda_oom
+🔴 all 8   out of GPU memory
 [Back to extra_buffer]
 job datagen is stopped
 [Resume job datagen]\
@@ -305,7 +305,7 @@ def test_rolling_takes_one_after_the_other_and_stops_at_the_first_failure() -> N
         assert [name for name, _ in bot.fleet.started] == ["gpu0", "gpu1"]
         assert {name for name, _, _ in bot.fleet.signalled} == {"gpu0", "gpu1"}
         assert bot.fleet.servers["gpu2"].pid is not None
-        assert "🔴 gpu1   cuda_oom" in bot.posts()[-1].text
+        assert "🔴 gpu1   out of GPU memory" in bot.posts()[-1].text
 
     talk(scenario)
 

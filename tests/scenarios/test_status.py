@@ -101,6 +101,7 @@ def test_help_is_made_from_the_commands() -> None:
         assert told == snapshot("""\
 Two words are enough
 ack  you have seen an alert: the newest, or the one of that id
+adopt  take over servers that somebody started by hand; they are put on record, nothing is touched
 alerts  what fires now, and what is silenced
 canary  try a profile on one server, compare it with its peers, then roll on or back
 cancel  end the open question or operation; says what was done and what is left

@@ -125,7 +125,7 @@ def test_a_crash_and_a_plain_end_are_told_apart() -> None:
         bot.fleet.die("gpu2", Diagnosis("sglang", "0.5.13", Phase.CRASHED, is_crashed=True, cause="cuda_oom"))
         bot.fleet.die("gpu4")
         await bot.answer("up? gpu2,gpu4", within=3)
-        assert "🔴 30002 gpu2  crashed  cuda_oom" in bot.last.text
+        assert "🔴 30002 gpu2  crashed  out of GPU memory" in bot.last.text
         assert "🔴 30004 gpu4  down  no process" in bot.last.text
 
     talk(scenario)

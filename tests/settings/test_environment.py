@@ -63,6 +63,14 @@ def test_a_mistake_names_its_variable_and_shows_no_value(environ, said):
     assert refused(environ) == said
 
 
+def test_slack_may_be_elsewhere_but_tokens_leave_the_machine_only_in_tls():
+    assert Environment.of({}).slack_api == "https://slack.com/api/"
+    assert Environment.of({"SLACK_API_URL": "https://slack-gov.com/api"}).slack_api == "https://slack-gov.com/api/"
+    assert Environment.of({"SLACK_API_URL": "http://127.0.0.1:8420/api/"}).slack_api == "http://127.0.0.1:8420/api/"
+    for wrong in ("http://slack.com/api/", "slack.com", "https://", "ftp://127.0.0.1/", "https://[", "file:///etc"):
+        assert "environment: SLACK_API_URL: " in refused({"SLACK_API_URL": wrong}), wrong
+
+
 def test_variables_of_others_are_none_of_our_business():
     assert Environment.of({"UPBOT_CONTAINERS": "/run/x", "PATH": "/bin"}).log_level == "info"
 

@@ -136,9 +136,17 @@ def strategy_flags(version: Version) -> tuple[str, ...]:
 
 
 def known_flags(version: Version) -> tuple[str, ...]:
-    """Every flag of a version, sorted."""
+    """Every flag of a version, sorted, and after it ``--flag=int``, ``=float`` or ``=a|b`` where its values are checked."""
     # The option strings have no public accessor.
-    return tuple(sorted(name for name in parser(version)._option_string_actions if name.startswith("--")))  # noqa: SLF001 - as said
+    actions = parser(version)._option_string_actions  # noqa: SLF001 - as said
+    shown = {name + takes for name, action in actions.items() for takes in ("", _takes(action))}
+    return tuple(sorted(one for one in shown if one.startswith("--")))
+
+
+def _takes(action: argparse.Action) -> str:
+    if action.choices is not None:
+        return "=" + "|".join(str(one) for one in action.choices)
+    return {int: "=int", float: "=float"}.get(action.type, "") if isinstance(action.type, type) else ""
 
 
 def uses_deprecated_strategy(argv: Sequence[str], version: Version) -> bool:

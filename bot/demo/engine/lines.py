@@ -121,6 +121,15 @@ def limits(args: argparse.Namespace, sizes: Sizes) -> str:
     )
 
 
+def timings(weights: float, pools: float, graphs: float) -> str:
+    """What newer versions say of the start as a whole, in seconds."""
+    whole = weights + pools + graphs
+    return (
+        f"Engine startup timings (s): load_weight={weights:.2f}, kv_cache_allocation={pools:.2f}, "
+        f"scheduler_e2e={whole:.2f}, cuda_graph={{prefill=0.00, decode={graphs:.2f}}}, tokenizer_e2e={whole + 1:.2f}"
+    )
+
+
 def prefill(batch: Batch, requests: Sequence[Request], throughput: float) -> str:
     """A prefill batch."""
     tokens = sum(request.prompt for request in requests)
@@ -166,6 +175,11 @@ def out_of_memory(gpu: int, tried_mib: int, held: Sequence[Entry]) -> str:
 def is_old(version: Version) -> bool:
     """Whether a version still says how large the KV pool is and starts its process group aloud."""
     return version < (0, 5, 19)
+
+
+def is_new(version: Version) -> bool:
+    """Whether a version starts its group in the newer words and sums its start up."""
+    return version >= (0, 5, 23)
 
 
 def _minutes(seconds: float) -> str:

@@ -176,6 +176,8 @@ class ServerProcess:
             self._voice.say(lines.access(peer, "GET", "/model_info", 200, "OK"))
             self._voice.say(lines.prefill(scheduler.batch, [Request("warm-up", 6, 8, 0.0)], PREFILL_RATE / 400))
             self._voice.say(lines.access(peer, "POST", "/generate", 200, "OK"))
+            if lines.is_new(self._setup.version):
+                self._voice.say(lines.access(peer, "POST", "/freeze_gc", 200, "OK"))
         side.status = Status.UP
         self._voice.say(lines.READY)
         scheduler.note_ready()

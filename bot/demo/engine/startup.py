@@ -49,12 +49,18 @@ def stages(args: argparse.Namespace, version: Version, sizes: Sizes, shown: dict
     if lines.is_old(version):
         yield Stage(GROUP / 2, "Init torch distributed begin.", "group", memory=520)
         yield Stage(GROUP / 2, f"Init torch distributed ends. elapsed={GROUP / 2:.2f} s, mem usage=0.09 GB", "group")
+    elif lines.is_new(version):
+        yield Stage(GROUP / 2, "Init parallel begin.", "group", memory=520)
+        yield Stage(GROUP / 2, f"Init parallel ends. elapsed={GROUP / 2:.2f} s", "group")
+        yield Stage(0, "Memory baseline taken. mem usage=0.51 GB", "group")
     yield from _weights(free)
     free -= WEIGHTS_MIB / 1024
     yield from _pools(version, sizes)
     if not args.disable_cuda_graph:
         yield from _graphs(args, sizes)
     yield Stage(0.6, lines.limits(args, sizes), "end", memory=sizes.memory_mib)
+    if lines.is_new(version):
+        yield Stage(0, lines.timings(WEIGHTS - 1, POOLS, 0 if args.disable_cuda_graph else GRAPHS), "end")
 
 
 def _weights(free: float) -> Iterator[Stage]:
@@ -70,7 +76,7 @@ def _weights(free: float) -> Iterator[Stage]:
 def _pools(version: Version, sizes: Sizes) -> Iterator[Stage]:
     held = 520 + WEIGHTS_MIB + sizes.slots * 147
     yield Stage(POOLS / 3, lines.mamba_cache(sizes), "pools", memory=held)
-    if lines.is_old(version):
+    if lines.is_old(version) or lines.is_new(version):
         yield Stage(POOLS / 3, lines.kv_cache(sizes), "pools", memory=sizes.memory_mib - 2_300)
     yield Stage(POOLS / 3, lines.pool_end(sizes.free_gb + 2.2), "pools", memory=sizes.memory_mib - 2_300)
     if version >= (0, 5, 19) and sizes.seats == sizes.slots // sizes.reserved:

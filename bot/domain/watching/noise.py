@@ -91,11 +91,12 @@ class Slope:
     Only its quick ups and downs count: slow ones go along with load, which the curve knows already.
     """
 
-    __slots__ = ("_co", "_mean", "_most", "_var", "value")
+    __slots__ = ("_co", "_held", "_mean", "_most", "_var", "value")
 
-    def __init__(self, most: float) -> None:
+    def __init__(self, most: float, held: float = 1e-12) -> None:
         self.value = 0.0
         self._most = most
+        self._held = held
         self._mean = 0.0
         self._co = 0.0
         self._var = 0.0
@@ -109,7 +110,7 @@ class Slope:
 
     def settle(self, step: float = 0.25) -> None:
         """Move the line towards what was seen; called now and then."""
-        held = (20_000.0 * self._mean * self._mean * 0.05) + 1e-12
+        held = (20_000.0 * self._mean * self._mean * 0.05) + self._held
         change = -self._co / (self._var + held)
         self.value = max(0.0, min(self._most, self.value + step * change))
         self._co *= 1 - step

@@ -52,6 +52,6 @@ class Timeline:
     def _kind(self, span: float) -> Break:
         if abs(span) > max(FORGET_AFTER, 4 * self.usual):
             return Break.GAP
-        if span < 0.5 * self.usual or span > 2.5 * self.usual:
+        if not 0.6 * self.usual <= span <= 1.6 * self.usual:
             return Break.ODD
         return Break.NONE

@@ -11,12 +11,14 @@ from bot.domain.watching.timeline import FORGET_AFTER, Break
 
 _STEPS = 130
 _STILLS = 200
+_MANY_AT_ONCE = 8
 
 
 class Step(NamedTuple):
     """What a server did between two readings. Times are steady seconds, ``prompts`` prompt tokens a second.
 
-    ``low`` and ``high`` are the requests that ran at its two ends, ``expected`` the tokens that these usually give.
+    ``low`` and ``high`` are the requests that ran at its two ends, ``expected`` the tokens that these usually give;
+    ``context`` is the part of the cache that a request holds on average, 0 where that is not told.
     A masked step is one that no speed may be read from: a ramp (to or from nothing too), a burst of prompts.
     """
 
@@ -29,6 +31,7 @@ class Step(NamedTuple):
     queued: int
     expected: float
     is_masked: bool
+    context: float = 0.0
 
     @property
     def running(self) -> float:
@@ -47,6 +50,7 @@ class Raw(NamedTuple):
     high: int
     queued: int
     is_ramp: bool
+    context: float
 
 
 class Errors(NamedTuple):
@@ -170,10 +174,10 @@ class Track:
         self._stand(max(tokens, fresh), before, running, new.queued or 0, now)
         if broken is not Break.NONE or span <= 0 or new.running is None or old.running is None:
             return None
-        if running > 1.35 * before:
+        if running >= 2 * before + _MANY_AT_ONCE:
             self.ramped_at = now
         is_ramp = not min(running, before) or abs(running - before) > max(3.0, 0.35 * max(running, before))
-        return Raw(now, span, tokens, max(0.0, fresh) / span, before, running, new.queued or 0, is_ramp)
+        return Raw(now, span, tokens, max(0.0, fresh) / span, before, running, new.queued or 0, is_ramp, _context(new))
 
     def _stand(self, tokens: float, before: int, running: int, queued: int, now: float) -> None:
         """Note for how long tokens have stood still while requests ran."""
@@ -241,6 +245,10 @@ class Track:
             self.waited = self.waited + 1 if step.queued else 0
             ripe.append(step)
         return ripe
+
+
+def _context(sample: Sample) -> float:
+    return sample.kv_usage / sample.running if sample.kv_usage and sample.running else 0.0
 
 
 def _is_other(old: Sample, new: Sample) -> bool:

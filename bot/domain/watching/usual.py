@@ -31,12 +31,13 @@ LUMPS_LAG = 180.0
 class Shared:
     """What the servers of one profile have in common: the curve, what prompts take off it, what bursts are usual."""
 
-    __slots__ = ("_bursts", "_fitted_at", "_steps", "bins", "burst", "prompt_slope", "table")
+    __slots__ = ("_bursts", "_fitted_at", "_steps", "bins", "burst", "context_slope", "prompt_slope", "table")
 
     def __init__(self) -> None:
         self.bins = Bins()
         self.table: Table | None = None
         self.prompt_slope = Slope(1 / 3000)
+        self.context_slope = Slope(0.8, held=50.0)
         self.burst = math.inf
         self._bursts = [0.0] * _PROMPT_BINS
         self._steps = 0.0
@@ -49,6 +50,7 @@ class Shared:
         self._fitted_at = now
         self.table = fit(self.bins)
         self.prompt_slope.settle()
+        self.context_slope.settle()
         self.burst = self._usual_burst()
 
     def saw_prompts(self, prompts: float) -> None:
@@ -72,12 +74,18 @@ class Shared:
 
     def dump(self) -> dict[str, Any]:
         """As plain values, for the store."""
-        return {"bins": self.bins.dump(), "prompt_slope": self.prompt_slope.value, "bursts": list(self._bursts)}
+        return {
+            "bins": self.bins.dump(),
+            "prompt_slope": self.prompt_slope.value,
+            "context_slope": self.context_slope.value,
+            "bursts": list(self._bursts),
+        }
 
     def load(self, plain: Mapping[str, Any]) -> None:
         """The other way round."""
         self.bins.load(plain["bins"])
         self.prompt_slope.value = float(plain["prompt_slope"])
+        self.context_slope.value = float(plain["context_slope"])
         self._bursts = [float(count) for count in plain["bursts"]][:_PROMPT_BINS]
         self._steps = sum(self._bursts)
 
@@ -87,6 +95,8 @@ class Usual:
 
     __slots__ = (
         "_accepted",
+        "_context",
+        "_context_slow",
         "_fitted_at",
         "_heavy_seen",
         "_lumps",
@@ -113,6 +123,8 @@ class Usual:
         self._heavy_seen = 0.0
         self._prompts: float | None = None
         self._accepted: float | None = None
+        self._context = 0.0
+        self._context_slow = 0.0
         self._table: Table | None = None
         self._fitted_at = -math.inf
 
@@ -152,6 +164,7 @@ class Usual:
             raw.queued,
             expected,
             raw.is_ramp or is_burst or (self.is_lumpy and raw.end - track.ramped_at < LUMPS_LAG),
+            raw.context,
         )
 
     @property
@@ -178,7 +191,16 @@ class Usual:
         factor = max(0.1, 1 - self.shared.prompt_slope.value * raw.prompts)
         if sample.accept_length and self._accepted:
             factor *= max(0.4, min(2.0, sample.accept_length / self._accepted))
-        return factor
+        return factor * self._by_context(raw.context)
+
+    def _by_context(self, context: float) -> float:
+        """Longer contexts take longer to read at each step: what that leaves of the pace."""
+        if not context or not self._context:
+            return 1.0
+        return max(0.5, min(1.3, 1 - self.shared.context_slope.value * self._longer(context)))
+
+    def _longer(self, context: float) -> float:
+        return max(-1.5, min(1.5, math.log(context / self._context)))
 
     def learn(self, step: Step, sample: Sample | None) -> None:
         """Take a step that is known by now to have been an ordinary one."""
@@ -198,8 +220,10 @@ class Usual:
             self._lumps += min(1.0, step.span / 1800) * (min(excess, 2.0) ** 2 - self._lumps)
             if shared.bins.seconds > 2 * _TRAINED:
                 shared.prompt_slope.learn(step.prompts, self._prompts or 0.0, excess, step.span)
+                self._learn_context(step, excess)
                 self._follow(step, excess)
         factor = max(0.1, 1 - shared.prompt_slope.value * step.prompts) * math.exp(self.level)
+        factor *= self._by_context(step.context)
         demand = running * step.span * factor
         self.bins.learn(running, tokens, demand, step.span)
         shared.bins.learn(running, tokens, demand, step.span)
@@ -212,6 +236,15 @@ class Usual:
         )
         self._heavy_seen = min(self._heavy_seen + step.span, 7200.0)
         self.heaviness += step.span / self._heavy_seen * (step.prompts / max(step.running, 1.0) - self.heaviness)
+
+    def _learn_context(self, step: Step, excess: float) -> None:
+        if not step.context:
+            return
+        if not self._context:
+            self._context = step.context
+        longer = self._longer(step.context)
+        self.shared.context_slope.learn(longer, self._context_slow, excess, step.span)
+        self._context_slow += step.span / 3600 * (longer - self._context_slow)
 
     def _follow(self, step: Step, excess: float) -> None:
         moved = self.level + step.span / _FOLLOWS * max(-0.3, min(0.3, excess))
@@ -240,6 +273,7 @@ class Usual:
             "lumps": self._lumps,
             "heaviness": [self.heaviness, self._heavy_seen],
             "accepted": self._accepted,
+            "context": self._context,
         }
 
     def load(self, plain: Mapping[str, Any]) -> None:
@@ -251,3 +285,4 @@ class Usual:
         self._lumps = float(plain["lumps"])
         self.heaviness, self._heavy_seen = plain["heaviness"]
         self._accepted = plain["accepted"]
+        self._context = float(plain["context"])

@@ -291,8 +291,9 @@ class Watch:
         for kept in (self._tracks, self._suspected, self._planned_at):
             kept.pop(server, None)
         self._usual = {key: one for key, one in self._usual.items() if key[0] != server}
-        left = tuple(one for one in self.book.alerts if one.servers != (server,))
-        self.book = replace(self.book, alerts=left)
+        left = [(one, tuple(name for name in one.servers if name != server)) for one in self.book.alerts]
+        kept_alerts = tuple(replace(one, servers=names) for one, names in left if names or not one.servers)
+        self.book = replace(self.book, alerts=kept_alerts)
 
     def relearn(self, server: str) -> None:
         """Something was changed on purpose: what was usual for this server is not any more."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from bot.domain.engine import FlagProblem
 from bot.domain.flags import Flags
-from bot.engines._knowing import Finding, Rename, mended, problems, unknown_flags, with_flag
+from bot.engines._knowing import Finding, Rename, bad_values, mended, problems, unknown_flags, with_flag
 from bot.engines._versions import Version, parsed
 
 _NEW, _OLD = "mamba-radix-cache-strategy", "mamba-scheduler-strategy"
@@ -44,6 +44,7 @@ def check(version: str, known: frozenset[str], flags: Flags) -> tuple[FlagProble
     findings = list(unknown_flags(program, number, known, flags, RENAMES))
     if number is not None:
         findings.extend(_conflicts(_Asked.of(program, number, mended(flags, findings))))
+    findings.extend(bad_values(known, flags, findings))
     return problems(flags, findings)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bot.domain.engine import FlagProblem
 from bot.domain.flags import Flags
-from bot.engines._knowing import Finding, problems, unknown_flags, without_flag
+from bot.engines._knowing import Finding, bad_values, problems, unknown_flags, without_flag
 from bot.engines._versions import parsed
 
 
@@ -15,6 +15,7 @@ def check(version: str, known: frozenset[str], flags: Flags) -> tuple[FlagProble
     program = f"vllm {version}" if version else "this vllm"
     findings = [_quiet_requests(one, known) for one in unknown_flags(program, parsed(version), known, flags, ())]
     findings.extend(_bad_values(flags))
+    findings.extend(bad_values(known, flags, findings))
     return problems(flags, findings)
 
 

@@ -28,6 +28,7 @@ _LOOPBACK = ("127.0.0.1", "::1")
 # Where a server listens and what opens it is not what a profile is about.
 _ASIDE = ("host", "port", "api-key", "admin-api-key")
 _RUNNERS = ("python", "python3", "bash", "sh", "env", "uv", "run", "exec", "serve", "server", "sudo", "nohup")
+_WORKERS = ("VLLM::", "sglang::")
 _MOST_ANCESTORS = 8
 _STATUS = re.compile(r"-?[0-9]{1,6}")
 
@@ -45,6 +46,9 @@ class Recognised:
     exit_status: int | None = None
     gpus: tuple[int, ...] | None = None
     ended: tuple[str, str] | None = None
+    orphans: tuple[Process, ...] = ()
+    session: str | None = None
+    is_adopted: bool = False
 
 
 def record_path(state_dir: str, server: str) -> str:
@@ -95,12 +99,31 @@ class Census:
         listener = _listener(self._listeners.get(server.port, []), server)
         owner = self._by_pid.get(listener.holder) if listener is not None and listener.holder is not None else None
         ours = _choose(candidates, owner, self._by_pid) or _recorded(record, self._by_pid)
+        orphans = self._orphans(record_path(state_dir, server.name))
         if ours is None:
-            status = _exit_status(record)
-            return Recognised(port_owner=_owner(listener, owner, None), exit_status=status, ended=_ended(record))
+            status, port_owner = _exit_status(record), _owner(listener, owner, None)
+            return Recognised(port_owner=port_owner, exit_status=status, ended=_ended(record), orphans=orphans)
         # A record of this very process was written while it was being read: it tells of now.
         ended = _ended(record) if _recorded(record, self._by_pid) is not ours else None
-        return Recognised(ours.process, _owner(listener, owner, ours), gpus=_devices(ours.env), ended=ended)
+        return Recognised(
+            ours.process,
+            _owner(listener, owner, ours),
+            gpus=_devices(ours.env),
+            ended=ended,
+            session=ours.session,
+            is_adopted=_is_adopted(record) and _recorded(record, self._by_pid) is ours,
+        )
+
+    def _orphans(self, path: str) -> tuple[Process, ...]:
+        """The engine's own workers that outlived their main process, the topmost of each tree."""
+        left = [self._by_pid[pid].process for pid in self.report.left.get(path, ()) if pid in self._by_pid]
+        workers = {one.pid for one in left if _is_worker(one.argv)}
+        return tuple(one for one in left if one.pid in workers and one.parent not in workers)
+
+
+def _is_worker(argv: Sequence[str]) -> bool:
+    """By the title that an engine gives its workers, or, where it can't, by how Python spawns them."""
+    return argv[:1] != () and (argv[0].startswith(_WORKERS) or any("multiprocessing.spawn" in word for word in argv))
 
 
 def _choose(candidates: Mapping[int, Running], owner: Running | None, by_pid: Mapping[int, Running]) -> Running | None:
@@ -157,6 +180,14 @@ def _recorded(record: Record, by_pid: Mapping[int, Running]) -> Running | None:
         return None
     one = by_pid.get(pid) if isinstance(pid, int) else None
     return one if one is not None and one.process.started == started else None
+
+
+def _is_adopted(record: Record) -> bool:
+    try:
+        value = json.loads(record.start)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and value.get("adopted") is True
 
 
 def _exit_status(record: Record) -> int | None:

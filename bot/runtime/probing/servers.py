@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from bot.domain.diagnosis import Diagnosis
 from bot.domain.engine import Engine
 from bot.domain.facts import Answer, Gpu, Load, Movement, Outcome, Process, Running, ServerFacts
 from bot.domain.fleet import Fleet, Server
+from bot.domain.limiting import SEATS_FLAG
 from bot.ports import Needs
 from bot.runtime.probing.logs import LogFollower
 from bot.runtime.probing.movement import Mover
@@ -198,18 +199,30 @@ class ServerLook:
             health=self.health,
             instant=self.instant,
             load=self.load,
-            running=self.running,
+            running=self._running(recognised.process),
             movement=self.movement,
             diagnosis=self.diagnosis,
             gpus=_chosen(self.gpus, self.server.gpus or recognised.gpus),
             exit_status=None if is_earlier else recognised.exit_status,
             profile=self._profile(recognised.process),
+            orphans=recognised.orphans,
             log_tail=self.log_tail,
             sees_processes=self.sees_processes,
+            session=recognised.session,
+            is_adopted=recognised.is_adopted,
         )
 
     def _has_health(self) -> bool:
         return self.health is not None and self.health.outcome is not Outcome.PENDING
+
+    def _running(self, process: Process | None) -> Running:
+        """Its configuration; an engine that never tells its seats has those of its command line."""
+        flag = SEATS_FLAG.get(self.engine.name)
+        if flag is None or process is None or self.running.max_running is not None:
+            return self.running
+        seats = self.engine.flags_of(process.argv).value(flag) or ""
+        is_number = seats.isascii() and seats.isdecimal() and len(seats) < 10
+        return replace(self.running, max_running=int(seats)) if is_number else self.running
 
     def _profile(self, process: Process | None) -> str | None:
         if process is None:

@@ -134,21 +134,26 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A process with what is needed to recognise it."""
+    """A process with what is needed to recognise it, and the tmux window that it runs in."""
 
     process: Process
     uid: int
     env: Mapping[str, str] = field(default_factory=dict)
+    session: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The watched processes of a host. ``is_readable`` is False where processes can't be seen at all."""
+    """The watched processes of a host. ``is_readable`` is False where processes can't be seen at all.
+
+    ``left`` are the pids that outlived the process on a launcher's record whose session they are in.
+    """
 
     is_readable: bool
     processes: tuple[Running, ...] = ()
     listeners: tuple[Listener, ...] = ()
     records: Mapping[str, Record] = field(default_factory=dict)
+    left: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +255,12 @@ def _report(value: Any) -> Report:
         tuple(_running(row) for row in value["processes"]),
         tuple(_listener(row) for row in value["listeners"]),
         {_text(path): Record(_text(start), _text(end)) for path, (start, end) in value["records"].items()},
+        {_text(path): tuple(_whole(pid) for pid in pids) for path, pids in value.get("left", {}).items()},
     )
 
 
 def _running(row: Any) -> Running:
-    pid, started, argv, user, age, parent, directory, env, uid = row
+    pid, started, argv, user, age, parent, directory, env, uid, session = row
     process = Process(
         _whole(pid),
         _whole(started),
@@ -264,7 +270,8 @@ def _running(row: Any) -> Running:
         _whole(parent),
         _text(directory),
     )
-    return Running(process, _whole(uid), {_text(name): _text(word) for name, word in env.items()})
+    variables = {_text(name): _text(word) for name, word in env.items()}
+    return Running(process, _whole(uid), variables, None if session is None else _text(session))
 
 
 def _listener(row: Any) -> Listener:

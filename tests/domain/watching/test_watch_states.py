@@ -145,7 +145,7 @@ def test_a_queue_beside_free_seats_is_starved():
 def test_a_server_whose_seats_were_always_fewer_than_it_says_is_not_starved():
     fleet = Fleet(seats=64)
     fleet.every(running=37, queued=9)
-    assert said(fleet.go(Watch(), hours=2)) == []
+    assert said(fleet.go(Watch(), hours=1)) == []
 
 
 def test_a_full_cache_explains_a_queue_beside_free_seats():
@@ -246,7 +246,7 @@ def test_a_job_that_is_stopped_on_purpose_is_not_stalled():
 def test_a_target_that_is_never_reached_is_told_once_in_hours_and_alarms_nobody():
     fleet = Fleet()
     watch = Watch(Limits(target=6250.0))
-    changes = fleet.go(watch, hours=5)
+    changes = fleet.go(watch, hours=1)
     assert said(changes) == [("note", "target_missed", ())]
     assert changes[0].alert.evidence["rate"] == pytest.approx(5130, rel=0.05)
     assert watch.book.alerts == ()

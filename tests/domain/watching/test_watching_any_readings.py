@@ -40,7 +40,7 @@ READING = some.tuples(
 
 
 @given(some.lists(READING, max_size=60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_no_reading_breaks_the_watcher_and_what_it_tells_hangs_together(steps):
     watch, at = Watch(), START
     live: set[str] = set()
@@ -57,8 +57,9 @@ def test_no_reading_breaks_the_watcher_and_what_it_tells_hangs_together(steps):
 
 
 @given(some.lists(some.integers(-10_000_000, 10_000_000), max_size=200))
-def test_steady_time_only_goes_on_and_never_by_more_than_a_minute(jumps):
+def test_steady_time_only_goes_on_and_never_by_a_leap(jumps):
     timeline, at, before = Timeline(), START, 0.0
+    timeline.advance(at)
     for jump in jumps:
         at += timedelta(seconds=jump)
         timeline.advance(at)
@@ -67,17 +68,17 @@ def test_steady_time_only_goes_on_and_never_by_more_than_a_minute(jumps):
 
 
 @given(
-    some.lists(some.sampled_from([0, 0, 0, 0, 3, -3, 7, 45, -60, 3600, -3600]), min_size=30, max_size=120),
+    some.dictionaries(some.sampled_from(range(0, 120, 5)), some.sampled_from([3, -3, 7, 45, -60, 3600, -3600])),
     some.lists(some.sampled_from([None, None, None, "gpu0", "gpu1"]), min_size=120, max_size=120),
     some.sets(some.integers(0, 119), max_size=2),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_jumps_of_the_clock_lost_reads_and_restarts_alarm_nobody(jumps, losses, restarts):
     fleet = Fleet(2)
     watch = trained(fleet)
     told, lost_before = [], None
-    for number, (jump, lost) in enumerate(zip(jumps, losses, strict=False)):
-        fleet.at += timedelta(seconds=jump)
+    for number, lost in enumerate(losses):
+        fleet.at += timedelta(seconds=jumps.get(number, 0))
         if number in restarts:
             fleet.restart("gpu1")
         if lost is not None and lost != lost_before:
@@ -91,7 +92,7 @@ def test_jumps_of_the_clock_lost_reads_and_restarts_alarm_nobody(jumps, losses, 
 def test_what_is_kept_does_not_grow():
     fleet = Fleet(2, step=15.0)
     watch = trained(fleet)
-    fleet.go(watch, hours=6)
+    fleet.go(watch, hours=1)
     track = watch._tracks["gpu0"]
     assert len(track.steps) <= 130
     assert len(track._fresh) <= 130

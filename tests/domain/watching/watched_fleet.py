@@ -82,11 +82,11 @@ class Fleet:
 
 
 def trained(fleet: Fleet, **limits: Any) -> Watch:
-    """A watcher that has seen the fleet at work for forty minutes, at changing loads, and has told nothing."""
+    """A watcher that has seen the fleet at work for twenty-five minutes, at changing loads, and has told nothing."""
     watch = Watch(Limits(**limits))
     usual = {name: server.running for name, server in fleet.servers.items()}
     told: list[Change] = []
-    for extra in (0, -8, -4, 4, 0, 0, 0, 0):
+    for extra in (0, -8, 4, 0, 0):
         for name, server in fleet.servers.items():
             server.running = max(1, usual[name] + extra)
         told += fleet.go(watch, minutes=5)

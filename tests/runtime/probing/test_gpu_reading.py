@@ -74,4 +74,7 @@ def test_a_process_below_a_server_holds_its_memory_for_that_server():
     owners = {9001: (timedelta(hours=2), (9001, 9000, 1), 5), 7: (None, (7,), None)}
     uses = "9001, GPU-a, 9284, sglang::scheduler\n7, GPU-a, 500, python3"
     (gpu,) = gpus.read(GpusSeen(0, "0, GPU-a, H200, 9293, 143771, 100, 67, 634.41", uses, "", owners), {9000: "gpu0"})
-    assert [(use.pid, use.server, use.age, use.started) for use in gpu.uses] == [(9001, "gpu0", timedelta(hours=2), 5), (7, None, None, None)]
+    assert [(use.pid, use.server, use.age, use.started) for use in gpu.uses] == [
+        (9001, "gpu0", timedelta(hours=2), 5),
+        (7, None, None, None),
+    ]

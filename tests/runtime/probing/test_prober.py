@@ -247,6 +247,25 @@ def test_a_process_that_died_is_seen_dead_although_it_was_known_alive(tmp_path):
     run(scene, tmp_path)
 
 
+def test_an_end_on_record_that_stood_there_while_another_process_ran_is_not_that_ones(tmp_path):
+    """A start through the bot failed, somebody started by hand, and that server was stopped."""
+
+    async def scene(stage):
+        (stage / "state" / "gpu0").mkdir(parents=True)
+        (stage / "state" / "gpu0" / "start.json").write_text(json.dumps({"pid": 999_999_999, "started": 1}))
+        (stage / "state" / "gpu0" / "exit").write_text("1\n")
+        one = await start(stage / "one")
+        async with World(fleet(server("gpu0", one.port), hosts=[Host("h1", state_dir=str(stage / "state"))])) as world:
+            assert (await world.facts("gpu0")).process.pid == one.process.pid
+            await one.end()
+            by_hand = await world.facts("gpu0")
+            (stage / "state" / "gpu0" / "exit").write_text("3\n")
+            launched = await world.facts("gpu0")
+        assert (by_hand.process, by_hand.exit_status, launched.exit_status) == (None, None, 3)
+
+    run(scene, tmp_path)
+
+
 def test_the_launchers_record_names_a_process_whose_command_line_says_nothing(tmp_path):
     async def scene(stage):
         sleeper = await asyncio.create_subprocess_exec("sleep", "60")

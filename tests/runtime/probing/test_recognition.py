@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -132,3 +133,32 @@ def test_the_key_comes_from_the_running_command_line():
 def test_an_older_name_is_asked_only_where_the_newer_is_missing():
     assert alternatives(("/info", "/get_info", "/metrics", "/metrics")) == [("/info", "/get_info"), ("/metrics",)]
     assert alternatives(("/get_load",)) == [("/get_load",)]
+
+
+@pytest.mark.parametrize(
+    ("record", "is_adopted"),
+    [
+        ('{"pid": 7, "started": 7, "adopted": true}', True),
+        ('{"pid": 7, "started": 8, "adopted": true}', False),
+        ('{"pid": 8, "started": 8, "adopted": true}', False),
+        ('{"pid": 7, "started": 7, "adopted": 1}', False),
+        ('{"pid": 7, "started": 7}', False),
+        ("", False),
+    ],
+)
+def test_a_process_in_a_window_is_adopted_when_the_record_means_that_very_process(record, is_adopted):
+    one = found(replace(ours(7), session="main:2"), record=Record(record))
+    assert (one.process.pid, one.session, one.is_adopted) == (7, "main:2", is_adopted)
+
+
+def test_workers_that_outlived_the_recorded_process_are_named_by_the_topmost_of_each_tree():
+    """Not what Python keeps beside them, and not those of which nothing is told."""
+    core = Process(8, 2, ("VLLM::EngineCore",), parent=1)
+    below = Process(9, 2, ("VLLM::Worker",), parent=8)
+    spawned = Process(10, 2, ("python", "-c", "from multiprocessing.spawn import spawn_main"), parent=1)
+    tracker = Process(11, 2, ("python", "-c", "from multiprocessing.resource_tracker import main"), parent=1)
+    path = record_path("~/s", "gpu0")
+    running = tuple(Running(one, 1000) for one in (core, below, spawned, tracker))
+    report = Report(True, running, (), {path: Record("", "137")}, {path: (8, 9, 10, 11, 12)})
+    seen = Census(report, [ENGINE]).recognise(server("gpu0", 30000), ENGINE, "~/s")
+    assert (seen.process, seen.exit_status, seen.orphans) == (None, 137, (core, spawned))

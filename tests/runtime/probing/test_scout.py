@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import json
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -20,6 +22,7 @@ from bot.runtime.probing import gpus
 from bot.runtime.probing.line import ARGV, Line, NoPython
 from bot.runtime.probing.scout.connection import Connection
 from bot.runtime.probing.scout.files import read_on
+from bot.runtime.probing.scout.processes import survey
 from bot.runtime.probing.scout.sockets import from_kernel, from_table, listening, readable
 from bot.runtime.probing.wire import Begun, Chunk, Follow, Get, Got, GpusSeen, Processes, Request, Tail, Tailed, Watch
 from bot.transports._local import Local
@@ -457,3 +460,27 @@ def test_a_reader_that_fails_fails_its_own_question_only():
             return await asked(line, Request())
 
     assert asyncio.run(scene()) == [Begun()]
+
+
+def test_who_lives_on_in_a_session_whose_leader_is_gone_is_told(tmp_path):
+    """As vLLM's engine does when its API process alone is killed."""
+
+    async def scene():
+        leader = await asyncio.create_subprocess_exec(
+            "sh", "-c", "sleep 60 & echo $!; wait", stdout=asyncio.subprocess.PIPE, start_new_session=True
+        )
+        child = int(await leader.stdout.readline())
+        (tmp_path / "start.json").write_text(json.dumps({"pid": leader.pid, "started": 1}))
+        asked = {"ports": [], "words": [], "records": [str(tmp_path)], "env": []}
+        try:
+            alive = survey(asked, [])[0]["left"]
+            leader.kill()
+            await leader.wait()
+            found = survey(asked, [])[0]
+        finally:
+            os.kill(child, signal.SIGKILL)
+        await until(lambda: not Path(f"/proc/{child}").exists())
+        return child, alive, found["left"], [row[0] for row in found["processes"]], survey(asked, [])[0]["left"]
+
+    child, alive, left, told, after = asyncio.run(scene())
+    assert (alive, left, told, after) == ({}, {str(tmp_path): [child]}, [child], {})

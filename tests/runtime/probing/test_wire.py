@@ -39,7 +39,7 @@ GOOD = [
         True,
         {
             "readable": True,
-            "processes": [[7, 99, ["a", "b"], "root", 1.5, 1, "/", {"X": "1"}, 0]],
+            "processes": [[7, 99, ["a", "b"], "root", 1.5, 1, "/", {"X": "1"}, 0, "main:2"]],
             "listeners": [["::", 80, 5, 0, [7]], ["127.0.0.1", 81, 6, 1000, []]],
             "records": {"~/s": ["{}", "1"]},
         },
@@ -62,7 +62,7 @@ def test_every_kind_of_item_is_read():
     process = Process(7, 99, ("a", "b"), "root", timedelta(seconds=1.5), 1, "/")
     report = Report(
         True,
-        (Running(process, 0, {"X": "1"}),),
+        (Running(process, 0, {"X": "1"}, "main:2"),),
         (Listener("::", 80, 0, 7), Listener("127.0.0.1", 81, 1000, None)),
         {"~/s": Record("{}", "1")},
     )

@@ -10,9 +10,9 @@ from collections import deque
 from typing import Any
 
 from bot.runtime.probing.scout.connection import Get
-from bot.runtime.probing.scout.files import follow, tail
 from bot.runtime.probing.scout.gets import READ, Gets
 from bot.runtime.probing.scout.gpus import RUNNING, ask_gpus, end_group
+from bot.runtime.probing.scout.journal import follow, tail
 from bot.runtime.probing.scout.watcher import Watcher
 from bot.runtime.probing.scout.workers import SharingWorker, Worker
 

@@ -28,7 +28,10 @@ def survey(item: "dict[str, Any]", hints: "list[int]") -> "tuple[dict[str, Any],
     wanted = list(candidates)
     for one in listeners:
         wanted += [pid for holder in one[4] for pid in with_ancestors(holder)]
-    wanted += [pid for pid in (recorded_pid(text) for text, _exit in records.values()) if pid]
+    recorded = {path: recorded_pid(text) for path, (text, _exit) in records.items()}
+    wanted += [pid for pid in recorded.values() if pid]
+    left = left_behind({path: pid for path, pid in recorded.items() if pid and pid not in pids}, pids)
+    wanted += [pid for orphans in left.values() for pid in orphans]
     rows: list[list[Any]] = []
     seen: set[int] = set()
     uptime = float(read_file("/proc/uptime").split()[0] or 0) if pids else 0.0
@@ -38,7 +41,7 @@ def survey(item: "dict[str, Any]", hints: "list[int]") -> "tuple[dict[str, Any],
         if row is not None:
             rows.append(row)
     rows.sort()
-    found = {"readable": bool(pids), "processes": rows, "listeners": listeners, "records": records}
+    found = {"readable": bool(pids), "processes": rows, "listeners": listeners, "records": records, "left": left}
     return found, holds
 
 
@@ -174,6 +177,20 @@ def record_of(path: str) -> "list[str]":
     start = read_file(os.path.join(place, "start.json"), RECORD_LIMIT)
     ended = read_file(os.path.join(place, "exit"), RECORD_LIMIT)
     return [start.decode("utf-8", "replace"), ended.decode("utf-8", "replace")]
+
+
+def left_behind(gone: "dict[str, int]", pids: "list[int]") -> "dict[str, list[int]]":
+    """Who still lives in the sessions that these processes led: the kernel gives a session's number to nobody else."""
+    found: dict[str, list[int]] = {path: [] for path in gone}
+    paths = {pid: path for path, pid in gone.items()}
+    for pid in pids if gone else ():
+        try:
+            path = paths.get(os.getsid(pid))
+        except OSError:
+            continue
+        if path is not None:
+            found[path].append(pid)
+    return {path: orphans for path, orphans in found.items() if orphans}
 
 
 def recorded_pid(text: str) -> int:

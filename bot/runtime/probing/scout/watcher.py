@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 from bot.runtime.probing.scout.processes import stat_of, survey
+from bot.runtime.probing.scout.sessions import add_sessions
 from bot.runtime.probing.scout.workers import Worker
 
 RESCAN_DELAY = 0.03
@@ -61,6 +62,7 @@ class Watcher(Worker):
         """Read the whole list for everybody who waits."""
         requests = [one[0] for one in self.alike(job, 1)]
         report, holds = survey(job[1], [hold[0] for hold in self.holds])
+        add_sessions(report["processes"])
         self.loop.post(lambda: self.finish(requests, job[1], report, holds))
 
     def finish(
