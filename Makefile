@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test lint lock docs
+.PHONY: setup demo test lint lock docs bench bench-alerts
 
 setup: $(VENV)/.ready
 
@@ -32,3 +32,12 @@ lock:
 		--no-annotate --no-header -q pyproject.toml --extra charts -o requirements.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 		--no-annotate --no-header -q pyproject.toml --extra charts --group dev -o requirements-dev.lock
+
+bench-alerts: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check 'numpy>=2.0'
+	$(BIN)/python tests/benchmarks/bench_alerts.py --write $(ARGS)
+
+bench: setup
+	$(BIN)/python tests/benchmarks/bench_probe.py
+	$(BIN)/python -m tests.benchmarks.bench_transports
+	$(BIN)/python tests/benchmarks/bench_reading.py

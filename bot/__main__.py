@@ -1,6 +1,7 @@
 """The command line: run, demo, check, ask, diagnose, audit, backup, replay, export, heartbeat.
 
-Exit codes: 0 all well, 1 not all ready or refused (diagnose: crashed; audit: broken; heartbeat: none), 2 wrong usage or configuration.
+Exit codes: 0 all well, 1 not all ready or refused (diagnose: crashed; audit: broken; heartbeat: none), 2 wrong usage
+or configuration.
 """
 
 from __future__ import annotations

@@ -38,9 +38,8 @@ def decide(words: Words, world: World, now: datetime) -> Reply:
             blocks.append(LogPiece("\n".join(tail), title=f"{server.name} · {server.log}"))
         diagnosis = facts.diagnosis
         if diagnosis is not None and diagnosis.is_crashed and diagnosis.cause:
-            blocks.append(
-                Lines((line(bold(f"{server.name} crashed: {said_cause(diagnosis.cause)}"), f" · {diagnosis.remedy or ''}"),))
-            )
+            cause = bold(f"{server.name} crashed: {said_cause(diagnosis.cause)}")
+            blocks.append(Lines((line(cause, f" · {diagnosis.remedy or ''}"),)))
     names = ", ".join(server.name for server in world.targets[:8])
     return Reply(Message(line(bold(f"Log of {names}")), tuple(blocks)))
 

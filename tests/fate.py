@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
-from bot.domain.errors import ChatError, StoreError
 from bot.domain.facts import Process
 from bot.domain.fleet import Fleet, Job, Server
 from bot.domain.message import Message

@@ -77,6 +77,9 @@ class PretendServer:
     gpu_says: dict[str, Any] = field(default_factory=dict)
     """What its GPUs show instead, by the names of Gpu."""
     signals: list[str] = field(default_factory=list)
+    tokens: float = 0.0
+    """Decoded since its process began, up to ``tokens_at``."""
+    tokens_at: datetime | None = None
 
 
 class PretendFleet:
@@ -194,8 +197,11 @@ class PretendFleet:
         running = min(self.running, seats) if self.job_state is JobState.RUNNING else 0
         per = 60 / (1 + 0.0643 * max(0, running - 1)) * one.speed
         still = one.stands_still_since
+        rate = 0.0 if still else running * per
+        one.tokens += rate * (now - (one.tokens_at or now)).total_seconds()
+        one.tokens_at = now
         load = Load(
-            running, 0, seats, self._tokens(one), tokens_per_second=0.0 if still else running * per,
+            running, 0, seats, self._tokens(one), tokens_per_second=rate, tokens_total=one.tokens,
             kv_usage=0.21, mamba_usage=0.61 if running else 0.0,
         )  # fmt: skip
         load = replace(load, **one.load_says)

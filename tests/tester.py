@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from bot.domain.audit import AuditEntry
-from bot.domain.errors import ConfigError, StoreError
+from bot.domain.errors import ConfigError, FleetError, StoreError
 from bot.domain.flags import Flags
 from bot.domain.fleet import Channel, Fallback, Fleet, Hop, Host, Job, Launch, Person, Profile, Role, Server
 from bot.domain.message import Answers, Button, Buttons, Message, Says, plain
@@ -23,14 +23,18 @@ from bot.ports import Clock, Heard, Place, Pressed, Ref
 from bot.runtime.dispatcher import Dispatcher
 from bot.runtime.door import Switchboard
 from bot.runtime.executor import Executor
+from bot.runtime.gallery import Gallery
 from bot.runtime.gathering import Gatherer
 from bot.runtime.questions import Desk
 from bot.runtime.scribe import Scribe
 from bot.runtime.steps import Steps
 from bot.runtime.tasks import Tasks
+from bot.runtime.watcher import ROUND, Watcher
 from bot.runtime.witness import Witness
 from bot.stores.audit import SqlAudit
 from bot.stores.changes import SqlChanges
+from bot.stores.kept import SqlKept
+from bot.stores.samples import SqlSamples
 from bot.stores.sql import Database, SqlOperations, SqlQuestions, SqlStarts
 from tests.jumping import JumpingClock, run
 from tests.pretend import PretendFleet, PretendJobs
@@ -147,6 +151,22 @@ class PretendAudit(SqlAudit):
         super().write(entry)
 
 
+@dataclass
+class PretendPainter:
+    """Paints nothing, and remembers what it was given; ``fails`` is why it can't."""
+
+    drawings: list[str] = field(default_factory=list)
+    takes: float = 0.4
+    fails: FleetError | None = None
+
+    async def png(self, svg: str) -> bytes:
+        await asyncio.sleep(self.takes)
+        if self.fails is not None:
+            raise self.fails
+        self.drawings.append(svg)
+        return b"\x89PNG pretended"
+
+
 class Bot:
     """A whole bot over a pretend fleet; ``restarted`` makes a new one over the same store, chat and fleet."""
 
@@ -184,6 +204,8 @@ class Bot:
         steps = Steps(get_fleet, engines, eyes, self.fleet, self.jobs, starts, self.clock)
         self.executor = Executor(steps, self.switchboard, operations, self.tasks, self.scribe)
         commands = tuple(load("handlers", "COMMAND").values())
+        kept, self.samples, self.painter = SqlKept(self.database), SqlSamples(self.database), PretendPainter()
+        self.watcher = Watcher(get_fleet, eyes, self.executor, operations, self.switchboard, self.clock, kept, kept)
         gatherer = Gatherer(
             get_fleet,
             commands,
@@ -196,6 +218,8 @@ class Bot:
             self.clock,
             self.audit,
             self.changes,
+            book=lambda: self.watcher.book,
+            samples=self.samples,
         )
         dice = SeededDice()
         self.desk = Desk(
@@ -204,6 +228,27 @@ class Bot:
         self.dispatcher = Dispatcher(
             gatherer, self.executor, self.desk, self.switchboard, self.clock, self.tasks, self.scribe, self._reload
         )
+
+        gallery = Gallery(
+            get_fleet,
+            self.samples,
+            operations,
+            lambda: self.watcher.book,
+            self.painter,
+            self.switchboard,
+            self.clock,
+            self.tasks,
+        )
+        self.watcher.samples, self.watcher.gallery = self.samples, gallery
+        self.dispatcher.alarms, self.dispatcher.charts = self.watcher, gallery
+
+    async def watch(self, minutes: float) -> None:
+        """Let time pass while the watcher looks each five seconds."""
+        end = asyncio.get_running_loop().time() + minutes * 60
+        while asyncio.get_running_loop().time() < end:
+            begun = asyncio.get_running_loop().time()
+            await self.watcher.round()
+            await asyncio.sleep(max(0.0, begun + ROUND.total_seconds() - asyncio.get_running_loop().time()))
 
     async def _reload(self) -> str:
         return await self.reloaded()
@@ -274,6 +319,7 @@ class Bot:
         bot.said = self.said + 1000
         bot.desk.resume()
         bot.executor.resume()
+        bot.watcher.load()
         return bot
 
 

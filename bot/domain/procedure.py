@@ -61,7 +61,7 @@ def restart(words: Words, world: World) -> Reply | Plan:
         again = f"restart {profile} --again" + _named(words)
         return Reply(Message(line(bold(text)), (insist("Restart all the same…", again),)))
     orders = tuple(order(world, server, profile, words.flags) for server in chosen)
-    if (refused := _refused(world, chosen, orders)) is not None:
+    if (refused := _refused(world, chosen, orders, "restarted")) is not None:
         return refused
     job = job_at_stake(world, chosen)
     is_rolling = "--rolling" in words.options and len(chosen) > 1
@@ -76,11 +76,17 @@ def start(words: Words, world: World) -> Reply | Plan:
         return refusal
     idle = tuple(server for server in servers if world.facts(server.name).process is None)
     if not idle:
+        verb, them = ("runs", "it") if len(servers) == 1 else ("run", "them")
         return Reply(
-            says(bold(f"{whom(world, servers)} already run: "), "nothing to do. ", code("restart"), " ends them first.")
+            says(
+                bold(f"{whom(world, servers)} already {verb}: "),
+                "nothing to do. ",
+                code("restart"),
+                f" ends {them} first.",
+            )
         )
     orders = tuple(order(world, server, words.profile) for server in idle)
-    if (refused := _refused(world, idle, orders)) is not None:
+    if (refused := _refused(world, idle, orders, "started")) is not None:
         return refused
     names = tuple(server.name for server in idle)
     steps: tuple[Step, ...] = (AwaitFree(names), StartServers(orders), Prove(names))
@@ -145,7 +151,7 @@ def _without_the_same(world: World, servers: Sequence[Server], profile: str | No
     )
 
 
-def _refused(world: World, servers: Sequence[Server], orders: Sequence[StartOrder]) -> Reply | None:
+def _refused(world: World, servers: Sequence[Server], orders: Sequence[StartOrder], done: str) -> Reply | None:
     """Why these launches would fail, said before anything is stopped; None when nothing speaks against them."""
     for server, new in zip(servers, orders, strict=True):
         checked = flag_problems(world, server, new)
@@ -155,7 +161,7 @@ def _refused(world: World, servers: Sequence[Server], orders: Sequence[StartOrde
         where = f"profile {new.profile}" if new.profile != CUSTOM else "these flags"
         corrected = next((one.corrected for one in checked[1] if one.corrected is not None), None)
         blocks = [reasons, *(_corrected(world, server, new, corrected) if corrected is not None else ())]
-        head = line(bold(f"Not restarted: {where} will not start. "), "Nothing was touched.")
+        head = line(bold(f"Not {done}: {where} will not start. "), "Nothing was touched.")
         return Reply(Message(head, tuple(blocks)), is_ok=False)
     blocked = obstacles(world, servers)
     return Reply(blocked, is_ok=False) if blocked is not None else None

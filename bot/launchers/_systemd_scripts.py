@@ -54,7 +54,8 @@ command -v systemctl >/dev/null 2>&1 || fail 'there is no systemctl there'
 
 # $1 state directory, $2 server, $3 unit, $4 "own" or "configured", $5 manager, $6 working directory, $7 log ("-" leaves
 # the output where the unit sends it), $8 how many old logs to keep, $9 the program, ${10} the argv for the record,
-# ${11} ENDED. Records on stdin: one word with the arguments as systemd quotes them, and the environment file as the note.
+# ${11} ENDED. Records on stdin: one word with the arguments as systemd quotes them, and the environment file as the
+# note.
 START = (
     OPENING
     + r"""
@@ -180,7 +181,8 @@ ENDED = (
     'echo "$$s" >"$$1/exit.new" && mv -f -- "$$1/exit.new" "$$1/exit"'
 )
 
-# $1 unit, $2 manager, $3 pid. What systemd would start again is told not to be, until we start it.
+# $1 unit, $2 manager, $3 pid. Prints "other" where that is no process of the unit. What systemd would start again is
+# told not to be, until we start it.
 HOLD = (
     FAIL
     + r"""
@@ -189,7 +191,8 @@ unit=$1 manager=$2
     + _UNIT
     + r"""
 state || { echo other; exit 0; }
-[ "$main" = "$3" ] || { echo other; exit 0; }
+# A unit may start its server by a script that waits for it.
+[ "$main" = "$3" ] || grep -qF "/$unit" "/proc/$3/cgroup" 2>/dev/null || { echo other; exit 0; }
 [ "$restart" != no ] || { echo main; exit 0; }
 folder=$where/$unit.d
 why=$({ (umask 022; mkdir -p -- "$folder") &&

@@ -27,7 +27,10 @@ from bot.launchers._docker_scripts import KEEPER, LAST, SIGNAL, START
 from bot.ports import Launched, Transport
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-_OURS = tuple(["--name", "--restart", "--rm", "--detach", "-d", "--entrypoint", "--env-file", "--label-file", "--workdir", "-w"])
+_OURS = (
+    *("--name", "--restart", "--rm", "--detach", "-d"),
+    *("--entrypoint", "--env-file", "--label-file", "--workdir", "-w"),
+)
 
 _log = structlog.get_logger(__name__)
 

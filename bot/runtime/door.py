@@ -47,7 +47,7 @@ class _Caller:
 
     send: Callable[[dict[str, Any]], Awaitable[None]]
     messages: dict[str, str] = field(default_factory=dict)
-    told: set[str] = field(default_factory=set)
+    told: dict[str, set[str]] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -106,8 +106,9 @@ class Switchboard:
             return
         text = plain(message)
         caller.messages[ref.id] = text
-        fresh = [one for one in text.splitlines() if one not in caller.told]
-        caller.told.update(fresh)
+        told = caller.told.setdefault(ref.id, set())
+        fresh = [one for one in text.splitlines() if one not in told]
+        told.update(fresh)
         if fresh:
             await caller.send({"says": "\n".join(fresh)})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from bot.domain.fleet import Fleet, Server
+from bot.domain.fleet import Fleet, Server, unit_name
 from bot.settings.document import Document, Path_
 from bot.settings.servers import Made
 
@@ -65,5 +65,10 @@ def _server_uses(path: Path_, server: Server) -> Iterator[_Use]:
     yield _Use(("word", name.lower()), path, f"server {name}", f"{name} is the same name as")
     port = str(server.port)
     yield _Use(("port", host, port), (*path, "port"), name, f"port {port} of {host} (for {name}) belongs to")
+    if server.launcher == "systemd":
+        manager, configured = server.launcher_setting("manager"), server.launcher_setting("unit")
+        unit = unit_name(name, configured)
+        why = f"the unit {unit} of {host} (for {name}) belongs to"
+        yield _Use(("unit", host, manager, unit), (*path, "launcher"), name, why)
     for gpu in server.gpus:
         yield _Use(("gpu", host, str(gpu)), (*path, "gpus"), name, f"GPU {gpu} of {host} (for {name}) belongs to")

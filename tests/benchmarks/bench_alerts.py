@@ -32,7 +32,7 @@ CAUSES = {"straggler": "slow_server", "all_slow": "slow_fleet", "dead": "down", 
 SHARED = ROOT.parent / "shared" / "bench" / "alerts"
 RECOVERY, JOINED = 900, 300
 
-BASE = Setting("as shared/bench/alerts, own traffic", is_batch=True, seed=1)
+BASE = Setting("as the reference, own traffic", is_batch=True, seed=1)
 SETTINGS = (
     BASE,
     replace(BASE, name="saturating curve", curve=saturating),
@@ -111,7 +111,7 @@ def watch(readings: Iterable[tuple[float, Reading]]) -> list[tuple[float, Change
 
 
 def score(events: list[Event], changes: list[tuple[float, Change]], days: float) -> Score:
-    """Count as the shared benchmark does: spans with any alert on, gaps under five minutes closed."""
+    """Count as the reference benchmark does: spans with any alert on, gaps under five minutes closed."""
     result, spans = Score(days=days), spans_of(changes)
     starts = [(at, change) for at, change in changes if change.did is not Did.RESOLVED]
     scored = [event for event in events if event.is_scored]
@@ -180,7 +180,7 @@ def run_own(setting: Setting) -> Score:
 
 
 def run_shared(workload: str, seed: int, days: float = 2.0) -> Score:
-    """One run of the shared simulator, in a folder that goes away."""
+    """One run of the reference simulator, in a folder that goes away."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         argv = [sys.executable, str(SHARED / "simulate.py"), "--workload", workload, "--seed", str(seed)]
@@ -212,8 +212,8 @@ HEAD = (
 def rows(only: str, seeds: list[int]) -> Iterable[tuple[str, Score]]:
     """Every row of the table, as it gets ready."""
     for workload in ("batch", "online"):
-        if SHARED.is_dir() and only in f"shared {workload}":
-            yield f"shared/bench/alerts, {workload}", _sum([run_shared(workload, seed) for seed in seeds])
+        if SHARED.is_dir() and only in f"reference benchmark, {workload}":
+            yield f"reference benchmark, {workload}", _sum([run_shared(workload, seed) for seed in seeds])
     for setting in SETTINGS:
         for is_batch in (True, False):
             name = f"{setting.name}, {'batch' if is_batch else 'online'}"
@@ -273,7 +273,7 @@ def write(name: str, row: str) -> None:
 def names() -> list[str]:
     """All rows' names, in order."""
     own = [f"{setting.name}, {kind}" for setting in SETTINGS for kind in ("batch", "online")]
-    return ["shared/bench/alerts, batch", "shared/bench/alerts, online", *own]
+    return ["reference benchmark, batch", "reference benchmark, online", *own]
 
 
 if __name__ == "__main__":

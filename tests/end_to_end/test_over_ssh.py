@@ -67,8 +67,8 @@ def job_pid(stage: Stage) -> str:
 
 
 def test_look_restart_watch_and_the_job_goes_on(tmp_path: Path) -> None:
-    """Scenarios 1, 2, 3 and 8; starts are 2.5 times faster, the notes come each 30 s of real time."""
-    with staged(tmp_path, count=8, speed=2.5, compare_after="3 s") as stage:
+    """Scenarios 1, 2, 3 and 8; starts are three times faster, the notes come each 30 s of real time."""
+    with staged(tmp_path, count=8, speed=3, compare_after="3 s") as stage:
         stage.start_bot()
         asked, begun = stage.channel.say("up?"), time.monotonic()
         first = whole(find(stage, "8/8 answering", after=asked))

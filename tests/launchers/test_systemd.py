@@ -31,7 +31,7 @@ Environment=FROM_UNIT=yes HF_HOME=/unit
 LimitNOFILE=777
 Restart={restart}
 RestartSec=100ms
-ExecStart=/bin/sleep 1000
+ExecStart={command}
 """
 
 
@@ -45,11 +45,18 @@ async def show(ground: Ground, unit: str, key: str) -> str:
     return (await call(ground, "systemctl", "show", "-p", key, "--value", unit)).strip()
 
 
-async def made(ground: Ground, *, restart: str = "no", type_: str = "simple", is_template: bool = False) -> str:
+async def made(
+    ground: Ground,
+    *,
+    restart: str = "no",
+    type_: str = "simple",
+    is_template: bool = False,
+    command: str = "/bin/sleep 1000",
+) -> str:
     """A unit of the administrator's; the instance's name."""
     stem = f"sglang{secrets.token_hex(3)}"
     file = f"/etc/systemd/system/{stem}{'@' if is_template else ''}.service"
-    text = UNIT.format(restart=restart, type=type_)
+    text = UNIT.format(restart=restart, type=type_, command=command)
     await call(ground, "sh", "-c", 'cat >"$1"', "x", file, stdin=text.encode())
     await call(ground, "systemctl", "daemon-reload")
     return f"{stem}@30000.service" if is_template else stem
@@ -109,6 +116,27 @@ def test_what_systemd_would_start_again_stays_ended_until_the_next_start(systemd
         assert await show(ground, unit, "Restart") == restart
         await ground.launcher.end(ground.host, server, second, force=True)
         await ended(ground, second)
+
+    asyncio.run(scenario())
+
+
+@root
+def test_the_child_of_a_units_script_is_ended_and_does_not_come_back_either(systemd_ground):
+    ground = systemd_ground
+
+    async def scenario() -> None:
+        room = ground.room(secrets.token_hex(4))
+        script = f"/bin/sh -c 'sleep 1000 & echo $$! >{room}/pid; wait $$!; exit 1'"
+        unit = await made(ground, restart="always", command=script)
+        await call(ground, "systemctl", "start", unit)
+        await hosts.until(lambda: hosts.read(room / "pid").endswith("\n"))
+        process = await ground.process(int(hosts.read(room / "pid")))
+        assert process.argv == ("sleep", "1000")
+        await ground.launcher.end(ground.host, configured(ground, unit), process, force=False)
+        await ended(ground, process)
+        await asyncio.sleep(0.5)
+        assert await show(ground, unit, "MainPID") == "0"
+        assert await show(ground, unit, "NRestarts") == "0"
 
     asyncio.run(scenario())
 
@@ -274,3 +302,34 @@ def test_a_machine_without_systemd_says_so(process_ground, tmp_path):
     host = hosts.with_shell("busybox", tmp_path)
     with pytest.raises(StepFailed, match="there is no systemctl there"):
         asyncio.run(LAUNCHER.start(host, process_ground.server(), ["true"], {}, str(tmp_path / "state")))
+
+
+@root
+def test_a_logins_own_systemd_starts_and_ends_alike(systemd_ground):
+    ground = systemd_ground
+
+    async def scenario() -> None:
+        await call(ground, "mkdir", "-p", "-m", "700", "/run/user/0")
+        words = ("systemd-run", "--unit=own-manager", "-p", "Delegate=yes", "-E", "XDG_RUNTIME_DIR=/run/user/0")
+        await call(ground, *words, "/lib/systemd/systemd", "--user", "--unit=basic.target")
+
+        async def answers() -> bool:
+            argv = ["env", "XDG_RUNTIME_DIR=/run/user/0", "systemctl", "--user", "is-system-running"]
+            return (await ground.host.run(argv, timeout=WITHIN)).stdout.strip() in (b"running", b"degraded")
+
+        await until(answers)
+        server = ground.server(launcher_settings=(("manager", "user"),))
+        _room, process = await begin(ground, server, POLITE, {"HF_TOKEN": "hf_secret"})
+        cgroup = await call(ground, "cat", f"/proc/{process.pid}/cgroup")
+        assert f"own-manager.service/app.slice/upbot-{server.name}.service" in cgroup
+        await ground.launcher.end(ground.host, server, process, force=False)
+        await ended(ground, process)
+
+        async def is_noted() -> bool:
+            return await ground.noted(server) == "5"
+
+        await until(is_noted)
+        assert (await ground.launched(server)).exit_status == 5
+        await call(ground, "systemctl", "stop", "own-manager")
+
+    asyncio.run(scenario())

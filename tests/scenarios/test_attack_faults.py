@@ -140,8 +140,8 @@ def test_a_disk_that_is_full_at_any_write_leaves_all_as_it_was_or_ends_what_was_
 
     number = first
     while run(full_at(number)):
-        number += 6
-    assert number > 20
+        number += 18
+    assert number > 40
 
 
 def test_a_full_disk_keeps_nobody_from_saying_no() -> None:

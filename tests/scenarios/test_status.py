@@ -105,6 +105,7 @@ adopt  take over servers that somebody started by hand; they are put on record, 
 alerts  what fires now, and what is silenced
 canary  try a profile on one server, compare it with its peers, then roll on or back
 cancel  end the open question or operation; says what was done and what is left
+chart  a picture of tokens a second and running requests
 compare  two profiles side by side: starts, failures, start-up time, caps, speed
 every  how often a running operation reports: every 10s
 help  what one may say here
@@ -115,6 +116,7 @@ logs  the last lines of a server's log
 profiles  the profiles, their flags and their record here
 quiet  a running operation reports only a crash and its end
 reload  read the fleet file again; a wrong one changes nothing
+report  tokens made, who was not up, alerts, the job's progress
 restart  stop, start and prove servers, with a profile if one is named; asks before anything healthy dies
 silence  no alerts about these servers for a while
 since  what has changed since then: servers, what was done, the job

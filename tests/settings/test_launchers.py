@@ -56,7 +56,7 @@ def test_a_launcher_is_a_name_or_a_name_with_settings(written, name, settings):
     [
         ("systemd", "journal:upbot-gpu1.service"),
         ("{systemd: 'sglang@{port}'}", "journal:sglang@30001.service"),
-        ("{systemd: {unit: s.service, manager: user}}", "user-journal:s.service"),
+        ("{systemd: {unit: 's@{n}.service', manager: user}}", "user-journal:s@1.service"),
     ],
 )
 def test_the_journal_is_that_of_the_servers_unit(launcher, log):
@@ -74,6 +74,7 @@ def test_the_journal_is_that_of_the_servers_unit(launcher, log):
         ("{systemd: {manager: root}}", "", "f.yaml:7: servers.gpu{0..1}.launcher.systemd.manager: must be system or user, not 'root'"),
         ("{process: x}", "", "f.yaml:7: servers.gpu{0..1}.launcher.process: the launcher process has no settings"),
         ("[docker]", "", "f.yaml:7: servers.gpu{0..1}.launcher: must be a launcher's name, or its name with its settings, not a list"),
+        ("{systemd: sglang}", "", "f.yaml:7: servers.gpu{0..1}.launcher: the unit sglang.service of box (for gpu1) belongs to gpu0"),
         ("process", "    log: journal\n", "f.yaml:8: servers.gpu{0..1}.log: only the launcher systemd has a journal"),
     ],
 )  # fmt: skip

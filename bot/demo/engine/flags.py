@@ -136,7 +136,7 @@ def strategy_flags(version: Version) -> tuple[str, ...]:
 
 
 def known_flags(version: Version) -> tuple[str, ...]:
-    """Every flag of a version, sorted, and after it ``--flag=int``, ``=float`` or ``=a|b`` where its values are checked."""
+    """Every flag of a version, sorted; where values are checked, with ``--flag=int``, ``=float`` or ``=a|b`` too."""
     # The option strings have no public accessor.
     actions = parser(version)._option_string_actions  # noqa: SLF001 - as said
     shown = {name + takes for name, action in actions.items() for takes in ("", _takes(action))}

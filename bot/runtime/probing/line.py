@@ -22,7 +22,10 @@ HELLO = b'["upbot-scout",1]'
 NOISE_LIMIT = 64 * 1024
 LINE_LIMIT = 64 * 1024 * 1024
 # In the order in which they import each other.
-_MODULES = tuple(["connection", "files", "gets", "sockets", "processes", "gpus", "sessions", "journal", "workers", "watcher", "loop"])
+_MODULES = (
+    *("connection", "files", "gets", "sockets", "processes", "gpus"),
+    *("sessions", "journal", "workers", "watcher", "loop"),
+)
 _PACKAGE = "bot.runtime.probing.scout"
 _BOOT = """\
 import sys

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -88,6 +89,28 @@ def test_where_tmux_does_not_say_the_pane_is_told(tmux, tmp_path):
         assert session.startswith("%")
     finally:
         os.kill(server, signal.SIGCONT)
+
+
+@pytest.mark.root
+def test_somebody_elses_window_is_told_too(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ana")
+    user = pwd.getpwnam("nobody")
+    for place in (folder, folder.parent, folder.parent.parent):
+        place.chmod(0o755)
+    os.chown(folder, user.pw_uid, user.pw_gid)
+    as_ana = ["setpriv", "--reuid", "nobody", "--regid", str(user.pw_gid), "--clear-groups"]
+    words = [*as_ana, "tmux", "-S", str(folder / "socket"), "-f", "/dev/null"]
+    command = "exec sleep 611.4242"
+    subprocess.run(
+        [*words, "new-session", "-d", "-s", "night", command],
+        check=True,
+        env={"PATH": os.environ["PATH"], "SHELL": "/bin/sh"},
+    )
+    try:
+        (found,) = [session for pid, session in told("611.4242") if hosts.command_line(pid).startswith(b"sleep")]
+        assert found == "night:0"
+    finally:
+        subprocess.run([*words, "kill-server"], check=True)
 
 
 def test_anothers_tmux_is_never_asked_with_our_own_rights_or_variables():
