@@ -22,6 +22,7 @@ from typing import Any
 
 from bot import __version__, app
 from bot.domain.errors import ConfigError, StoreError, UpbotError, UserError
+from bot.domain.moments import moment
 from bot.domain.phrases import count
 from bot.runtime import auditing, diagnosing, heartbeat, replaying
 from bot.runtime.clock import SystemClock
@@ -293,8 +294,10 @@ def _export(arguments: argparse.Namespace) -> int:
 def _heartbeat(arguments: argparse.Namespace) -> int:
     setup = _setup(arguments, level="error")
     now = setup.clock.now()
-    began = auditing.since(arguments.within, now)
-    found = heartbeat.health(setup.environment.state_dir / heartbeat.NAME, now, now - (began or now))
+    began = moment(arguments.within, now)
+    if began is None:
+        raise ConfigError(f"takes a span such as 60s, not {arguments.within[:40]!r}", key="--within")
+    found = heartbeat.health(setup.environment.state_dir / heartbeat.NAME, now, now - began)
     print(found.why)
     return 0 if found.is_ok else 1
 

@@ -218,6 +218,8 @@ class App:
             self.reporter.plan(self.schedule)
             self.schedule.start()
         self.tasks.spawn(self.look_once(), name="first look")
+        if socket is not None:
+            self.tasks.spawn(self.ask_installed(), name="flags known")
         _log.info("begun", resumed=resumed, servers=len(self.source.fleet.servers))
 
     async def reload(self) -> str:
@@ -236,6 +238,11 @@ class App:
         self.watcher.reloaded()
         self.reporter.plan(self.schedule)
         return told
+
+    async def ask_installed(self) -> None:
+        """Have each program's own flags read before somebody waits for them; what fails is told when it is needed."""
+        asked = {(one.host, one.launch.command, one.engine): one for one in self.source.fleet.servers}
+        await asyncio.gather(*(self.hands.flags_known(one) for one in asked.values()), return_exceptions=True)
 
     async def look_once(self) -> None:
         """One look at everything, so that the lines are warm when somebody asks, and movement has its first half."""

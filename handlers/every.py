@@ -36,6 +36,6 @@ COMMAND = Command(
     usage="every <span>",
     examples=("every 10s", "every 2m"),
     decide=decide,
-    grammar=Grammar(rest=2),
+    grammar=Grammar(rest=2, rest_like=r"\d.*"),
     is_everyday=True,
 )

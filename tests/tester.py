@@ -14,6 +14,7 @@ from typing import Any
 
 from bot.domain.audit import AuditEntry
 from bot.domain.errors import ConfigError, FleetError, StoreError
+from bot.domain.facts import JobState
 from bot.domain.flags import Flags
 from bot.domain.fleet import Channel, Fallback, Fleet, Hop, Host, Job, Launch, Person, Profile, Role, Server
 from bot.domain.message import Answers, Button, Buttons, Message, Says, plain
@@ -243,11 +244,12 @@ class Bot:
         self.dispatcher.alarms, self.dispatcher.charts = self.watcher, gallery
 
     async def watch(self, minutes: float) -> None:
-        """Let time pass while the watcher looks each five seconds."""
+        """Let time pass while the watcher looks each five seconds, and a job that runs gets on."""
         end = asyncio.get_running_loop().time() + minutes * 60
         while asyncio.get_running_loop().time() < end:
             begun = asyncio.get_running_loop().time()
             await self.watcher.round()
+            self.fleet.job_done += 8 * (self.fleet.job_state is JobState.RUNNING)
             await asyncio.sleep(max(0.0, begun + ROUND.total_seconds() - asyncio.get_running_loop().time()))
 
     async def _reload(self) -> str:

@@ -40,6 +40,7 @@ class Grammar:
     when: bool = False
     because: bool = False
     rest: int = 0
+    rest_like: str = ""
     options: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()

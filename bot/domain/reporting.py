@@ -24,7 +24,8 @@ def report(
     told: Tally, everyone: Sequence[str], wanted_rate: float | None, jobs: Sequence[JobFacts], now: datetime
 ) -> Message:
     """The whole answer; ``wanted_rate`` is the target of all these servers in tokens a second."""
-    period = span(timedelta(minutes=round((now - told.since) / timedelta(minutes=1))))
+    length = timedelta(minutes=round((now - told.since) / timedelta(minutes=1)))
+    period = "24 h" if length == timedelta(days=1) else span(length)
     if not told.servers:
         head = line(bold(f"Nothing was recorded in the last {period}."))
         return Message(head, (Lines(tuple(line(job_line(one)) for one in jobs)),) if jobs else ())

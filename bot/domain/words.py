@@ -27,6 +27,17 @@ LONGEST = 400
 _ENDING = "?!.,;:"
 _ANYBODYS = frozenset({"all", "everything", "fleet"})
 """Targets that people also say to each other: beside words that nobody knows, they do not make it a command."""
+_PLAIN_SPEECH = re.compile(
+    r"a|about|again|am|an|and|annoying|are|at|but|by|can|could|for|from|has|have|i|in|into|is|me|my|nice|"
+    r"of|on|or|our|over|please|quo|should|so|sure|than|that|the|their|then|there|this|to|was|we|were|with|"
+    r"would|you|your"
+)
+"""Words that stand in sentences and in no command: with nothing beside them that is known, it is talk."""
+_MEANS_US = re.compile(
+    r"all|cluster|engine|everything|fleet|gpu|gpus|host|hosts|it|machine|machines|model|server|servers|"
+    r"them|thing|things"
+)
+"""Words that a person in a hurry says to the bot although they name nothing: those deserve a hint."""
 _SAFE = re.compile(r"(no|nope|stop|wait|don'?t|cancel|abort|halt)\b(?!-)", re.IGNORECASE)
 _IS_UP = re.compile(
     r"(it('?s)?|they('?re)?|all|everything('?s)?|the servers?)?\s*(is|are)?\s*(still\s+|already\s+)?"
@@ -109,8 +120,16 @@ def interpret(
     if isinstance(words, Words):
         return _filled(words, command, fleet, channel, recalled)
     is_near = words.suggestion is not None and len(tokens) == 2  # one word beside it may be a mistyped target
-    is_talk = command.is_everyday and not mentions_bot and not reading.found and not is_near
+    is_speech = command.is_everyday or _is_speech(tokens[1:])
+    is_talk = is_speech and not mentions_bot and not reading.found and not is_near
     return None if is_talk else Hint(words.message(command))
+
+
+def _is_speech(tokens: Sequence[str]) -> bool:
+    """Whether words behind a command's name are a sentence between people ("restart your laptop, that helped")."""
+    words = {token.lower().strip(_ENDING) for token in tokens}
+    is_plain, means_us = (any(map(one.fullmatch, words)) for one in (_PLAIN_SPEECH, _MEANS_US))
+    return len(tokens) > 1 and is_plain and not means_us
 
 
 def _command(token: str, commands: Sequence[Command]) -> Command | None:
@@ -154,7 +173,10 @@ class _Reading:
     def words(self, text: str, *, is_question: bool) -> Words | _Unknown:
         """The whole, or the first word that nobody knows."""
         if self.command.grammar.rest:
-            if len(self.tokens) > self.command.grammar.rest:
+            like = self.command.grammar.rest_like
+            if len(self.tokens) > self.command.grammar.rest or (
+                self.tokens and like and re.fullmatch(like, self.tokens[0]) is None
+            ):
                 return _Unknown(self.tokens[-1], None)
             return replace(self.values, text=text, rest=" ".join(self.tokens), is_question=is_question)
         unknown: _Unknown | None = None

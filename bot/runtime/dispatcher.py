@@ -363,11 +363,16 @@ class Dispatcher:
         asked = await self._desk.cancel(channel, by) if target is None else ()
         self._note_cancel(event, asked, ended)
         for one in ended:
-            rest = " What was launched is still followed and proved." if one.touched else ""
+            follows = " What was launched is still followed and proved; another cancel leaves it alone."
+            rest = follows if one.touched else ""
             await self._post(event.place, says(bold(f"Cancelling: {one.plan.title}."), rest))
         if asked:
             await self._post(event.place, await self._stopped_before(asked[0].plan))
-        if not asked and not ended:
+        left = self._executor.leave(target, channel) if not asked and not ended else ()
+        for one in left:
+            told = " What was launched runs on, and nobody follows it."
+            await self._post(event.place, says(bold(f"Left as it is: {one.plan.title}."), told))
+        if not asked and not ended and not left:
             await self._post(event.place, text.nothing_cancelled(self._executor.live(), target, channel))
 
     def _note_cancel(self, event: Heard, questions: Sequence[Question], operations: Sequence[Operation]) -> None:

@@ -23,7 +23,7 @@ import structlog
 
 from bot.domain import report
 from bot.domain.command import Command
-from bot.domain.errors import ConfigError
+from bot.domain.errors import ConfigError, UpbotError
 from bot.domain.fleet import Fleet
 from bot.domain.message import Message, plain, says
 from bot.domain.operation import Asked, State
@@ -177,17 +177,22 @@ class Door:
             request = json.loads(await reader.readline())
             text, person = str(request["text"]), self._who(request.get("as"), str(request["login"]))
             is_waiting, ago = bool(request.get("wait", True)), _span(request.get("ago", 0))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             await send({"done": True, "ok": False, "error": "not a request"})
         except ConfigError as error:
             await send({"done": True, "ok": False, "error": str(error), "is_usage": True})
         else:
             asking = asyncio.ensure_future(self.answer(text, person, send, is_waiting=is_waiting, ago=ago))
-            gone = asyncio.ensure_future(reader.read())
+            gone = asyncio.ensure_future(_hung_up(reader))
             await asyncio.wait((asking, gone), return_when=asyncio.FIRST_COMPLETED)
             gone.cancel()
             if not asking.done():
                 asking.cancel()
+                return
+            try:
+                await asking
+            except UpbotError as error:
+                await send({"done": True, "ok": False, "error": str(error)})
         finally:
             writer.close()
             with contextlib.suppress(ConnectionError):
@@ -288,6 +293,13 @@ class Door:
             "servers": report.servers(asker.world) if asker.world is not None else [],
             "operation": operation,
         }
+
+
+async def _hung_up(reader: asyncio.StreamReader) -> None:
+    """Until the caller has gone; what it sends meanwhile is passed over, and none of it is kept."""
+    with contextlib.suppress(ConnectionError):
+        while await reader.read(LONGEST_LINE):
+            pass
 
 
 def _span(seconds: Any) -> timedelta:

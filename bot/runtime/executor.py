@@ -36,6 +36,7 @@ from bot.domain.plan import (
     StopJob,
 )
 from bot.domain.readiness import Readiness, judge
+from bot.domain.records import StartRecord
 from bot.ports import Chat, Operations, Place, Ref
 from bot.runtime.scribe import Scribe
 from bot.runtime.steps import Steps
@@ -45,6 +46,7 @@ from bot.text import Proof, View
 _log = structlog.get_logger(__name__)
 
 REDRAW = timedelta(seconds=3)
+AGAIN = timedelta(seconds=3)
 SHORTEST = timedelta(milliseconds=50)
 MEASURE = timedelta(seconds=10)
 FORGET = timedelta(minutes=30)
@@ -64,9 +66,12 @@ class _Live:
     task: asyncio.Task[None] | None = None
     step: asyncio.Task[None] | None = None
     shown: Message | None = None
+    cancelled_at: datetime | None = None
+    is_left: bool = False
     is_all_ready_told: bool = False
     is_end_told: bool = False
     is_saving_later: bool = False
+    has_head: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Executor:
@@ -98,7 +103,7 @@ class Executor:
     async def begin(
         self, plan: Plan, *, by: str, where: Place, copies: Sequence[Place] = (), question: str | None = None
     ) -> Operation:
-        """Write the operation down and start it; it tells so itself.
+        """Write the operation down and start it; over when it has told so.
 
         InTheWay when another one works on the same things; StoreError when it, or the audit, can't be written. From
         the check to the task nothing is waited for: of two that come at once only one begins, and a caller who goes
@@ -122,10 +127,14 @@ class Executor:
         live = _Live(op)
         self._live[op.id] = live
         self._launch(live, self._begun(live))
+        await live.has_head.wait()
         return live.op
 
     async def _begun(self, live: _Live) -> None:
-        await self._head(live)
+        try:
+            await self._head(live)
+        finally:
+            live.has_head.set()
         await self._run(live)
 
     def resume(self) -> int:
@@ -178,12 +187,30 @@ class Executor:
             if target is None and op.where.channel != channel:
                 continue
             self._note(live, replace(op.to(State.CANCELLING), stopper=by))
+            live.cancelled_at = self._clock.now()
             number = op.current
             is_following = number is not None and isinstance(op.plan.steps[number], (StartServers, Prove))
             if live.step is not None and not is_following:
                 live.step.cancel()
             ended.append(live.op)
         return tuple(ended)
+
+    def leave(self, target: str | None, channel: str) -> tuple[Operation, ...]:
+        """Of what is being cancelled already, end the following too: what was launched is left as it is.
+
+        Not right after the first cancel: two people may say it in the same breath.
+        """
+        left, now = [], self._clock.now()
+        for live in self._live.values():
+            is_meant = live.op.id == target or (target is None and live.op.where.channel == channel)
+            number = live.op.current
+            is_following = number is not None and isinstance(live.op.plan.steps[number], (StartServers, Prove))
+            is_again = live.cancelled_at is None or now - live.cancelled_at >= AGAIN
+            if is_meant and is_again and is_following and live.op.state is State.CANCELLING and live.step is not None:
+                live.is_left = True
+                live.step.cancel()
+                left.append(live.op)
+        return tuple(left)
 
     def set_pace(self, channel: str, every: timedelta | None) -> tuple[Operation, ...]:
         """Change how often the operations in a channel report."""
@@ -237,7 +264,9 @@ class Executor:
             is_behind = live.op.progress[number].state in (StepState.DONE, StepState.SKIPPED)
             if is_behind or isinstance(step, (CompareThroughput, ComparePeers)):
                 continue
-            is_wanted = live.op.state is State.RUNNING or (isinstance(step, Prove) and live.op.launched)
+            is_wanted = live.op.state is State.RUNNING or (
+                isinstance(step, Prove) and live.op.launched and not live.is_left
+            )
             if not is_wanted or (live.op.plan.stops_on_failure and live.op.lost):
                 self._note(live, live.op.with_step(number, StepState.SKIPPED))
                 continue
@@ -393,15 +422,24 @@ class Executor:
         step = live.op.plan.steps[number] if number is not None else None
         if not isinstance(step, StartServers):
             return NOTHING_KNOWN
-        now, starts = self._clock.now(), self._starts.recent(200)
+        now, starts = self._clock.now(), self._recent_starts()
         known: list[Outlook] = []
         for order in step.orders:
             view = live.views.get(order.server)
-            if order.server not in live.op.survivors or (view and view.verdict.readiness is Readiness.READY):
+            is_over = view and (view.verdict.readiness is Readiness.READY or _has_crashed(view))
+            if order.server not in live.op.survivors or is_over:
                 continue
             phase, since = live.phases.get(order.server, (None, now))
             known.append(outlook(starts, order.server, order.profile, phase, now - since))
         return together(known)
+
+    def _recent_starts(self) -> Sequence[StartRecord]:
+        """What is remembered of starts; nothing where it can't be read, since then less is told and no more."""
+        try:
+            return self._starts.recent(200)
+        except StoreError as error:
+            _log.warning("starts_not_read", error=str(error))
+            return ()
 
     def tell_at_once(self, live: _Live, message: Message) -> None:
         """Say something in the thread that can't wait."""
@@ -473,6 +511,10 @@ class Executor:
     def change(self, live: _Live, op: Operation) -> None:
         """A change that a step's teller makes: saved as well as can be, and worth a redraw at the next turn."""
         self._note(live, op)
+
+
+def _has_crashed(view: View) -> bool:
+    return view.diagnosis is not None and view.diagnosis.is_crashed
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from bot.domain.command import Command
@@ -55,7 +55,6 @@ class Gatherer:
     changes: Changes
     book: Callable[[], Book] = Book
     samples: Samples | None = None
-    _empty: Mapping[str, Installed | str] = field(default_factory=dict)
 
     async def worlds(self, asking: Asking) -> AsyncIterator[World]:
         """The world as it gets known, the last one complete; a command that needs nothing gets one at once."""
@@ -66,11 +65,16 @@ class Gatherer:
         if asking.command.needs is None and not jobs:
             yield base
             return
-        installed: Mapping[str, Installed | str] = self._empty
-        if asking.command.asks_installed and asking.words.targets:
-            installed = await self._installed(base.targets)
-        async for sight in self.eyes.look(servers, jobs=jobs, needs=asking.command.needs or Needs()):
-            yield replace(base, sight=sight, installed=installed, now=self.clock.now())
+        is_asked = asking.command.asks_installed and bool(base.targets)
+        answers = asyncio.ensure_future(self._installed(base.targets if is_asked else ()))
+        try:
+            async for sight in self.eyes.look(servers, jobs=jobs, needs=asking.command.needs or Needs()):
+                base = replace(base, sight=sight, now=self.clock.now())
+                yield base
+            if is_asked:
+                yield replace(base, installed=await answers, now=self.clock.now())
+        finally:
+            answers.cancel()
 
     async def whole(self, asking: Asking) -> World:
         """The world when the look is complete."""

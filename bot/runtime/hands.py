@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import structlog
+
 from bot.domain.engine import Engine
-from bot.domain.errors import StepFailed, TimedOut
+from bot.domain.errors import FleetError, StepFailed, TimedOut
 from bot.domain.facts import Process
 from bot.domain.fleet import Host, Server
 from bot.domain.phrases import span
@@ -17,8 +19,11 @@ from bot.ports import Clock, Completed, Hosts, Launcher, Transport
 
 VERSION_WITHIN = timedelta(seconds=60)
 """Importing an engine to ask for its version takes tens of seconds on a cold disk."""
-VERSION_KEPT = timedelta(minutes=10)
-"""Long enough for the checks before a restart, short enough to see an upgrade that came between."""
+_log = structlog.get_logger(__name__)
+
+VERSION_FRESH = timedelta(minutes=10)
+VERSION_KEPT = timedelta(hours=24)
+"""An answer that is not fresh is given at once and asked for anew meanwhile; a press decides again with the new one."""
 WARM_UP_WITHIN = timedelta(minutes=2)
 _MARGIN = timedelta(seconds=5)
 _MOST_FLAGS = 5_000
@@ -93,6 +98,7 @@ class FleetHands:
         self._warm_up_within = warm_up_within
         self._versions: dict[tuple[str, ...], tuple[datetime, tuple[str, frozenset[str]]]] = {}
         self._asking: dict[tuple[str, ...], asyncio.Lock] = {}
+        self._refreshing: dict[tuple[str, ...], asyncio.Future[None]] = {}
 
     async def start(self, server: Server, argv: Sequence[str], env: Mapping[str, str]) -> None:
         host = self._host(server)
@@ -120,14 +126,31 @@ class FleetHands:
     async def flags_known(self, server: Server) -> tuple[str, frozenset[str]]:
         argv = self._engine(server).version_argv(server)
         key = (server.host, server.launch.directory, *argv)
+        kept, now = self._versions.get(key), self._clock.now()
+        if kept is not None and VERSION_FRESH <= now - kept[0] < VERSION_KEPT:
+            if key not in self._refreshing:
+                self._refreshing[key] = asyncio.ensure_future(self._refresh(server, argv, key))
+            return kept[1]
+        return await self._fresh(server, argv, key)
+
+    async def _fresh(self, server: Server, argv: Sequence[str], key: tuple[str, ...]) -> tuple[str, frozenset[str]]:
         # Eight servers of one host ask at once; one of them asks the host, the others wait for its answer.
         async with self._asking.setdefault(key, asyncio.Lock()):
             kept = self._versions.get(key)
-            if kept is not None and self._clock.now() - kept[0] < VERSION_KEPT:
+            if kept is not None and self._clock.now() - kept[0] < VERSION_FRESH:
                 return kept[1]
             found = await self._ask_version(server, argv)
             self._versions[key] = (self._clock.now(), found)
             return found
+
+    async def _refresh(self, server: Server, argv: Sequence[str], key: tuple[str, ...]) -> None:
+        """Ask again in the background; a host that can't be asked keeps its old answer."""
+        try:
+            await self._fresh(server, argv, key)
+        except FleetError as error:
+            _log.info("flags_not_asked_anew", why=str(error))
+        finally:
+            self._refreshing.pop(key, None)
 
     async def _ask_version(self, server: Server, argv: Sequence[str]) -> tuple[str, frozenset[str]]:
         if server.launch.directory:

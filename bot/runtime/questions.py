@@ -64,6 +64,7 @@ class Desk:
         self._acting: list[Question] = []
         """Pressed, and being looked at again: a "no" still ends them."""
         self._called_off: dict[str, str] = {}
+        self._seen_open: tuple[Question, ...] = ()
         self._unwritten: dict[str, Question] = {}
         """Ended, though the store could not be told: a full disk keeps nobody from saying no."""
         executor.when_lost = self.go_back
@@ -105,12 +106,12 @@ class Desk:
         return next((one for one in self._open() if one.code == code.upper()), None)
 
     def _open(self) -> tuple[Question, ...]:
-        """The open questions; none where the state can't be read, since then nothing can be pressed either."""
+        """The open questions; those last seen where the state can't be read: a "no" still ends them."""
         try:
-            return tuple(one for one in self._store.open() if one.nonce not in self._unwritten)
+            self._seen_open = self._store.open()
         except StoreError as error:
             _log.warning("questions_not_read", error=str(error))
-            return ()
+        return tuple(one for one in self._seen_open if one.nonce not in self._unwritten)
 
     def _get(self, nonce: str) -> Question | None:
         return self._unwritten.get(nonce) or self._store.get(nonce)
@@ -137,7 +138,8 @@ class Desk:
         )
         self._scribe.asked(question, asking.user)
         self._store.add(question)
-        self._tasks.spawn(self._expire(nonce), name=f"expire {nonce[:4]}")
+        self._seen_open = (*self._seen_open, question)
+        self._tasks.spawn(self._expire(question), name=f"expire {nonce[:4]}")
         # A caller who goes away meanwhile takes only itself away: the question is posted whole.
         failed = await asyncio.shield(self._tasks.spawn(self._put(question), name=f"ask {nonce[:4]}"))
         if failed is not None:
@@ -164,6 +166,8 @@ class Desk:
         return None
 
     def _placed(self, nonce: str, where: Where) -> None:
+        seen = (replace(one, where=where) if one.nonce == nonce else one for one in self._seen_open)
+        self._seen_open = tuple(seen)
         try:
             self._store.placed(nonce, where)
         except StoreError as error:
@@ -172,7 +176,7 @@ class Desk:
     def resume(self) -> None:
         """After a restart: let the open questions expire in time, and tell of presses that nothing came of."""
         for question in self._store.open():
-            self._tasks.spawn(self._expire(question.nonce), name=f"expire {question.nonce[:4]}")
+            self._tasks.spawn(self._expire(question), name=f"expire {question.nonce[:4]}")
         self._tasks.spawn(self._come_back(), name="presses before the restart")
 
     async def _come_back(self) -> None:
@@ -192,14 +196,9 @@ class Desk:
             if nonce[:4].upper() not in taken:
                 return nonce
 
-    async def _expire(self, nonce: str) -> None:
-        question = self._store.get(nonce)
-        if question is None:
-            return
+    async def _expire(self, question: Question) -> None:
         await self._clock.sleep(question.expires_at - self._clock.now())
-        question = self._get(nonce)
-        if question is not None and question.state is Asked.OPEN:
-            await self._close(question, Asked.EXPIRED, by=None)
+        await self._close(question, Asked.EXPIRED, by=None)
 
     async def cancel(self, channel: str, by: str) -> tuple[Question, ...]:
         """End all open questions of a channel, also those pressed that have not begun yet."""

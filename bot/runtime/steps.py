@@ -14,8 +14,9 @@ from typing import Protocol
 
 import structlog
 
+from bot.domain.diagnosis import said_cause
 from bot.domain.engine import Engine
-from bot.domain.errors import FleetError, StepFailed
+from bot.domain.errors import FleetError, StepFailed, StoreError
 from bot.domain.facts import JobFacts, JobState, Process, ServerFacts, Sight
 from bot.domain.fleet import Fleet, Job, Server
 from bot.domain.foreign import FOREIGN_MIB
@@ -49,6 +50,8 @@ FREE_LIMIT = timedelta(minutes=2)
 KILL_LIMIT = timedelta(seconds=20)
 AWAY_LIMIT = timedelta(minutes=5)
 FOREIGN_GRACE = timedelta(seconds=10)
+DYING = timedelta(seconds=8)
+"""What has crashed takes some seconds to be gone: SGLang waits five for its GPUs to settle."""
 SPAWN_GRACE = timedelta(seconds=6)
 """A process that was just started may not be seen yet; a second look is cheaper than a false alarm."""
 
@@ -350,6 +353,8 @@ class _Following:
         self.started_at = op.started_at
         self.waiting = list(self.orders)
         self.ready: set[str] = set()
+        self.suspected: dict[str, datetime] = {}
+        self.doubted: set[str] = set()
         self.missing: dict[str, int] = {}
         self.away: dict[str, datetime] = {}
         self.phases: dict[str, dict[str, timedelta]] = {name: {} for name in self.orders}
@@ -376,6 +381,8 @@ class _Following:
         verdict = judge(facts, now)
         self._follow_phase(server.name, facts, now)
         if verdict.readiness is Readiness.READY:
+            if server.name in self.doubted:
+                self.teller.said(f"{server.name}: ready after all")
             self.ready.add(server.name)
             self._record(server.name, facts, now, is_ready=True)
             return True
@@ -389,10 +396,22 @@ class _Following:
         if facts.process is None:
             return self._is_gone(server.name, facts, verdict.reason, now)
         self.missing.pop(server.name, None)
+        self._doubt(server.name, facts, now)
         if now - self.begun > server.start_limit:
             self.teller.lost(server.name, f"not ready after {span(server.start_limit)}: {verdict.reason}; left running")
             return True
         return False
+
+    def _doubt(self, name: str, facts: ServerFacts, now: datetime) -> None:
+        """What looks like a crash while the process lives on is told once, and the process is not given up."""
+        diagnosis = facts.diagnosis
+        if diagnosis is None or not diagnosis.is_crashed or name in self.doubted:
+            return
+        if now - self.suspected.setdefault(name, now) < DYING:
+            return
+        self.doubted.add(name)
+        line = f": {diagnosis.decisive_line.strip()[:300]}" if diagnosis.decisive_line else ""
+        self.teller.said(f"{name}: {said_cause(diagnosis.cause)} in the log, but its process lives{line}")
 
     def _is_gone(self, name: str, facts: ServerFacts, reason: str, now: datetime) -> bool:
         """No process: a crash, once it was looked at twice and had its time to appear."""
@@ -418,20 +437,22 @@ class _Following:
 
     def _record(self, name: str, facts: ServerFacts, now: datetime, *, is_ready: bool) -> None:
         diagnosis = facts.diagnosis
-        self.steps.starts.add(
-            StartRecord(
-                name,
-                self.orders[name].called,
-                self.begun,
-                now - self.begun,
-                is_ready,
-                dict(self.phases[name]),
-                facts.load.max_running,
-                facts.load.max_total_tokens,
-                None if is_ready or diagnosis is None else diagnosis.cause,
-                diagnosis.version if diagnosis is not None else None,
-            )
+        record = StartRecord(
+            name,
+            self.orders[name].called,
+            self.begun,
+            now - self.begun,
+            is_ready,
+            dict(self.phases[name]),
+            facts.load.max_running,
+            facts.load.max_total_tokens,
+            None if is_ready or diagnosis is None else diagnosis.cause,
+            diagnosis.version if diagnosis is not None else None,
         )
+        try:
+            self.steps.starts.add(record)
+        except StoreError as error:  # a start that can't be remembered is still a start
+            _log.warning("start_not_kept", server=name, error=str(error))
 
 
 def _still_there(victim: Victim, facts: ServerFacts | None) -> bool:

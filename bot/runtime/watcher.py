@@ -217,7 +217,7 @@ class Watcher:
                 await self._tell_one(change)
         for one in self._watch.book.alerts:
             told = self._told.get(one.id)
-            if one.is_on and told is not None and told.at is not None and now - told.at >= REDRAW:
+            if one.is_on and told is not None and (told.at is None or now - told.at >= REDRAW):
                 await self._draw(one)
         if changes:
             try:
@@ -329,7 +329,7 @@ class Watcher:
         if self.samples is None:
             return
         try:
-            self.samples.add(reading, {})
+            self.samples.add(reading, self._watch.expected())
         except StoreError as error:
             _log.warning("reading_not_kept", error=str(error))
 

@@ -260,8 +260,14 @@ _Many = list[Any]
 
 def _unpacked(row: Row[Any], read: Callable[[str], _Many]) -> _Many:
     try:
-        unpacker = zlib.decompressobj()
-        text = unpacker.decompress(bytes(row.value), _LONGEST_BLOCK)
-        return read(text.decode())
+        return read(_text(bytes(row.value)))
     except (zlib.error, ConfigError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise StoreError(f"row {row.number} of what the watcher has read can't be read") from error
+
+
+def _text(packed: bytes) -> str:
+    unpacker = zlib.decompressobj()
+    text = unpacker.decompress(packed, _LONGEST_BLOCK)
+    if not unpacker.eof:
+        raise ValueError("cut short, or longer than anything that was written")
+    return text.decode()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from bot.domain.diagnosis import Diagnosis, Phase
+from bot.domain.diagnosis import Diagnosis, Phase, said_cause
 from bot.domain.eta import Outlook
 from bot.domain.facts import ServerFacts, Sight
 from bot.domain.guard import rate
@@ -286,6 +286,8 @@ def _doing_word(view: View) -> str:
     if view.verdict.readiness is not Readiness.STARTING:
         return str(view.verdict.readiness.value)
     diagnosis = view.diagnosis
+    if diagnosis is not None and diagnosis.is_crashed:
+        return f"{said_cause(diagnosis.cause)} in the log, still alive"
     is_telling = diagnosis is not None and diagnosis.is_starting
     return diagnosis.phase.words if is_telling and diagnosis and diagnosis.phase else "starting"
 
@@ -543,6 +545,9 @@ def cancelled(op: Operation, views: Mapping[str, View]) -> Message:
         head = line(bold("Stopped before anything was touched."))
         alive = [view for view in views.values() if view.verdict.readiness is Readiness.READY]
         rest = (Lines((line(_healthy(alive, len(op.plan.servers))),)),) if alive else ()
+        if (asked := _job_asked_to_stop(op)) is not None:
+            head = line(bold("Stopped before any server was touched. "), f"Job {asked} was asked to stop already.")
+            return Message(head, (*rest, Buttons((Button(f"Resume job {asked}", Says(f"job start {asked}")),))))
         return Message(head, rest)
     done = [step.note for step in op.progress if step.state is StepState.DONE and step.note]
     done += [
@@ -565,6 +570,12 @@ def cancelled(op: Operation, views: Mapping[str, View]) -> Message:
     if job is not None and ready:
         buttons.append(Button(f"Resume job {job}", Says("job start")))
     return Message(head, (Lines(tuple(lines)), *((Buttons(tuple(buttons)),) if buttons else ())))
+
+
+def _job_asked_to_stop(op: Operation) -> str | None:
+    """The job that a step has asked to end, whether or not it has ended by now."""
+    begun = zip(op.plan.steps, op.progress, strict=True)
+    return next((step.job for step, progress in begun if isinstance(step, StopJob) and progress.note), None)
 
 
 def _healthy(views: Sequence[View], total: int) -> str:

@@ -258,7 +258,16 @@ def test_the_socket_is_its_owners_alone_and_survives_nonsense(tmp_path: Path) ->
             writer.close()
             return lines
 
-        for nonsense in (b"hello\n", b"{}\n", b"[1]\n", b'{"text": 1}\n', b"\xff\xfe\n", b"\0", b"x" * 200_000 + b"\n"):
+        for nonsense in (
+            b"hello\n",
+            b"{}\n",
+            b"[1]\n",
+            b'{"text": 1}\n',
+            b"\xff\xfe\n",
+            b"\0",
+            b"x" * 200_000 + b"\n",
+            b"[" * 60_000 + b"\n",
+        ):
             assert (await ask(nonsense))[-1]["ok"] is False
         told = await ask(json.dumps({"text": "up?", "as": None, "login": "root"}).encode() + b"\n")
         assert told[-1]["ok"] is True
@@ -268,3 +277,58 @@ def test_the_socket_is_its_owners_alone_and_survives_nonsense(tmp_path: Path) ->
         await bot.tasks.close()
 
     asyncio.run(scenario())
+
+
+def test_whoever_asks_from_a_shell_never_answers_a_question() -> None:
+    async def scenario() -> None:
+        bot, caller = Bot(first_night()), Caller()
+        bot.fleet.run_all()
+        await bot.answer("restart no_buffer")
+        code = bot.questions.open()[0].code
+        await with_door(bot).answer(f"yes {code}", "ana", caller.send, is_waiting=True)
+        assert caller.said == ["A person must press in the channel. Nothing was done."]
+        await bot.advance(5)
+        assert bot.fleet.signalled == []
+        assert len(bot.questions.open()) == 1
+        await bot.tasks.close()
+
+    run(scenario())
+
+
+def test_a_caller_who_hangs_up_at_any_moment_leaves_whole_questions_and_operations() -> None:
+    async def hung_up(after: float, words: str) -> None:
+        bot, caller = Bot(first_night()), Caller()
+        if words.startswith("restart"):
+            bot.fleet.run_all()
+        asking = asyncio.ensure_future(with_door(bot).answer(words, "ana", caller.send, is_waiting=True))
+        await bot.advance(after)
+        asking.cancel()
+        await bot.advance(400)
+        assert bot.executor.live() == ()
+        assert bot.operations.live() == ()
+        assert bot.questions.open() == ()
+        assert all(not post.buttons for post in bot.posts() if post.text.startswith("Restart "))
+        assert len(bot.fleet.started) <= 1
+        await bot.tasks.close()
+        assert not bot.tasks.failures
+
+    for words in ("restart no_buffer", "start gpu3"):
+        for after in (0.0, 0.04, 0.05, 0.06, 0.3, 2, 30):
+            run(hung_up(after, words))
+
+
+def test_a_hundred_callers_at_once_are_all_answered_and_one_of_them_starts_it() -> None:
+    async def scenario() -> None:
+        bot = Bot(first_night())
+        door = with_door(bot)
+        callers = [Caller() for _ in range(100)]
+        words = ["start gpu3", "up?", "x" * 60_000, "status"]
+        asked = [door.answer(words[n % 4], "ana", one.send, is_waiting=False) for n, one in enumerate(callers)]
+        await asyncio.gather(*asked)
+        assert all(one.result["done"] and one.said for one in callers)
+        await bot.advance(200)
+        assert [name for name, _ in bot.fleet.started] == ["gpu3"]
+        await bot.tasks.close()
+        assert not bot.tasks.failures
+
+    run(scenario())

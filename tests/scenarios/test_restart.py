@@ -212,6 +212,50 @@ gpu3: port 30003 is held by pid 991, 2 h old: python3 -m http.server
     talk(scenario)
 
 
+def test_a_start_that_looks_dead_and_lives_is_told_so_and_then_ready_after_all() -> None:
+    async def scenario(bot: Bot) -> None:
+        bot.fleet.run_all()
+        bot.fleet.die("gpu3")
+        await bot.advance(10)
+        bot.say("start gpu3")
+        await bot.advance(4)
+        bot.fleet.servers["gpu3"].crash = OOM
+        await bot.advance(6)
+        head = bot.posts()[-1]
+        assert "🟡 gpu3   out of GPU memory in the log, still alive" in head.text
+        assert not [post for post in bot.posts(head.ref.id) if "lives" in post.text]
+        await bot.advance(8)
+        bot.fleet.servers["gpu3"].crash = None
+        await bot.advance(200)
+        told = [post.text for post in bot.posts(head.ref.id) if post.text.startswith("gpu3: ")]
+        why = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+        assert told == [f"gpu3: out of GPU memory in the log, but its process lives: {why}", "gpu3: ready after all"]
+        assert "1/1 up" in bot.posts()[-1].text
+
+    talk(scenario)
+
+
+def test_a_second_cancel_leaves_alone_what_was_launched() -> None:
+    async def scenario(bot: Bot) -> None:
+        bot.fleet.run_all()
+        bot.fleet.die("gpu3")
+        bot.fleet.servers["gpu3"].extra_start = 3600
+        await bot.advance(10)
+        bot.say("start gpu3")
+        await bot.advance(10)
+        await bot.answer("cancel")
+        await bot.advance(60)
+        bot.say("cancel")
+        await bot.advance(2)
+        texts = [post.text for post in bot.posts()]
+        assert "Left as it is: Start gpu3. What was launched runs on, and nobody follows it." in texts
+        assert any(text.startswith("Start gpu3: cancelled by ana") for text in texts)
+        assert bot.fleet.servers["gpu3"].pid is not None
+        assert (await bot.answer("stop gpu3")).startswith("Stop gpu3?")
+
+    talk(scenario)
+
+
 def test_a_crash_is_told_at_once_with_the_way_back_and_the_others_go_on() -> None:
     async def scenario(bot: Bot) -> None:
         bot.fleet.run_all()

@@ -286,6 +286,18 @@ class Watch:
         apart = means.learn(window, pace.value, self._timeline.usual)
         noise.learn(window, pace.running, apart, self._timeline.usual / self._windows[window])
 
+    def expected(self) -> dict[str, float]:
+        """The tokens a second that are usual for each server as it ran in the last reading, where that is known."""
+        found = {}
+        for (name, _), usual in self._usual.items():
+            track = self._tracks.get(name)
+            if track is None or track.misses or not track.steps or not usual.is_known:
+                continue
+            step = track.steps[-1]
+            if step.end == self._timeline.elapsed and step.expected > 0:
+                found[name] = step.expected / step.span
+        return found
+
     def forget(self, server: str) -> None:
         """A server is no longer one of the fleet: its past goes, and its alerts with it."""
         for kept in (self._tracks, self._suspected, self._planned_at):

@@ -13,6 +13,7 @@ from math import isfinite
 from typing import TypeVar
 
 from bot.domain.facts import Gpu, GpuUse
+from bot.engines._reading.redact import redact
 from bot.runtime.probing.wire import AskGpus, GpusSeen
 
 LIMIT = timedelta(seconds=10)
@@ -83,7 +84,7 @@ def _uses(text: str) -> Iterator[tuple[str, GpuUse]]:
         pid = _number(int, cells[0])
         if pid is not None and len(cells) >= 4:
             # A process' name may hold a comma.
-            yield cells[1], GpuUse(pid, ", ".join(cells[3:]), _number(int, cells[2]))
+            yield cells[1], GpuUse(pid, redact(", ".join(cells[3:])), _number(int, cells[2]))
 
 
 def _rows(text: str) -> Iterator[list[str]]:

@@ -11,6 +11,7 @@ from datetime import timedelta
 from bot.domain.diagnosis import Diagnosis
 from bot.domain.engine import Engine, LogReader
 from bot.domain.facts import Process
+from bot.engines._reading.redact import redact
 from bot.runtime.probing.wire import Chunk, Follow, Tailed
 
 SLACK = timedelta(seconds=2)
@@ -80,13 +81,17 @@ def tail_size(lines: int) -> int:
 
 
 def tail_lines(tailed: Tailed, lines: int) -> tuple[str, ...]:
-    """The last lines as a terminal would have left them: of a bar that was drawn over, its last state."""
+    """The last lines as a terminal would have left them, without their secrets: they are shown to a channel.
+
+    Of a bar that was drawn over it is the last state.
+    """
     found = tailed.data.decode("utf-8", "replace").split("\n")
     if tailed.is_cut:
         found = found[1:] or found
     if found and not found[-1]:
         found.pop()
-    return tuple(_last_state(line)[:LONGEST_LINE] for line in found[-lines:]) if lines > 0 else ()
+    kept = [_last_state(line)[: 4 * LONGEST_LINE] for line in found[-lines:]] if lines > 0 else []
+    return tuple(redact(line)[:LONGEST_LINE] for line in kept)
 
 
 def _last_state(line: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import PurePosixPath
 
@@ -19,6 +19,7 @@ from bot.domain.engine import Engine
 from bot.domain.facts import Process
 from bot.domain.flags import Flags
 from bot.domain.fleet import Fleet, Server
+from bot.engines._reading.redact import redact
 from bot.runtime.probing.wire import Listener, Record, Report, Running
 
 CUSTOM = "custom"
@@ -162,7 +163,7 @@ def _both_loopback(bound: str, address: str) -> bool:
 
 def _owner(listener: Listener | None, owner: Running | None, ours: Running | None) -> Process | None:
     if owner is not None:
-        return owner.process
+        return owner.process if owner is ours else _shown(owner.process)
     if listener is None:
         return None
     # Another user's sockets can't be attributed from this login: its own user's server, when it is the only one
@@ -170,6 +171,11 @@ def _owner(listener: Listener | None, owner: Running | None, ours: Running | Non
     if ours is not None and ours.uid == listener.uid:
         return ours.process
     return Process(0, 0, ("unknown: this login may not see it",), user=str(listener.uid))
+
+
+def _shown(process: Process) -> Process:
+    """Somebody else's process as it may be told of: its command line may hold keys that are none of our business."""
+    return replace(process, argv=tuple(redact(" ".join(process.argv)).split(" ")))
 
 
 def _recorded(record: Record, by_pid: Mapping[int, Running]) -> Running | None:

@@ -81,3 +81,12 @@ def test_a_tail_is_what_a_terminal_would_show(data, is_cut, lines, expected):
 
 def test_a_tail_brings_no_more_than_it_needs():
     assert [tail_size(lines) for lines in (1, 20, 100_000)] == [4096, 8000, 262144]
+
+
+def test_the_last_lines_are_shown_without_their_secrets():
+    data = b"server_args=ServerArgs(api_key='hunter2hunter2', port=30000)\nAuthorization: Bearer abcdef123456\nfine\n"
+    assert tail_lines(Tailed(0, data, False), 5) == (
+        "server_args=ServerArgs(api_key='***', port=30000)",
+        "Authorization: Bearer ***",
+        "fine",
+    )

@@ -78,3 +78,9 @@ def test_a_process_below_a_server_holds_its_memory_for_that_server():
         (9001, "gpu0", timedelta(hours=2), 5),
         (7, None, None, None),
     ]
+
+
+def test_a_process_that_holds_memory_is_named_without_its_keys():
+    uses = "417, GPU-bb, 5, python serve.py --api-key hunter2hunter2"
+    (use,) = gpus.read(GpusSeen(0, CARDS, uses))[1].uses
+    assert use.name == "python serve.py --api-key ***"

@@ -162,3 +162,10 @@ def test_workers_that_outlived_the_recorded_process_are_named_by_the_topmost_of_
     report = Report(True, running, (), {path: Record("", "137")}, {path: (8, 9, 10, 11, 12)})
     seen = Census(report, [ENGINE]).recognise(server("gpu0", 30000), ENGINE, "~/s")
     assert (seen.process, seen.exit_status, seen.orphans) == (None, 137, (core, spawned))
+
+
+def test_a_foreign_process_is_told_of_without_the_keys_of_its_command_line() -> None:
+    argv = ("vllm", "serve", "m", "--api-key", "hunter2hunter2", "--port", "30000", "HF_TOKEN=hf_abcdefgh12345678")
+    owner = found(Running(Process(8, 8, argv, parent=1), 33), holder=8).port_owner
+    assert owner is not None
+    assert " ".join(owner.argv) == "vllm serve m --api-key *** --port 30000 HF_TOKEN=***"

@@ -467,7 +467,11 @@ def test_who_lives_on_in_a_session_whose_leader_is_gone_is_told(tmp_path):
 
     async def scene():
         leader = await asyncio.create_subprocess_exec(
-            "sh", "-c", "sleep 60 >/dev/null 2>&1 & echo $!; wait", stdout=asyncio.subprocess.PIPE, start_new_session=True
+            "sh",
+            "-c",
+            "sleep 60 >/dev/null 2>&1 & echo $!; wait",
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,
         )
         child = int(await leader.stdout.readline())
         (tmp_path / "start.json").write_text(json.dumps({"pid": leader.pid, "started": 1}))

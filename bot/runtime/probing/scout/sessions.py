@@ -11,7 +11,7 @@ from bot.runtime.probing.scout.processes import environment, stat_of
 
 NAMES = ["TMUX", "TMUX_PANE"]
 FORMAT = "#{pane_id} #{session_name}:#{window_index}"
-PATIENCE = 0.5
+PATIENCE = 1.0
 KEPT = 10.0
 KEPT_SILENT = 60.0
 LONGEST = 80
