@@ -93,7 +93,8 @@ def merged(points: Sequence[Point], at: float | None = None) -> Point:
     measured = sum(one.measured for one in points)
     tokens = sum(one.tokens for one in points)
     rates = [one.rate for one in points if one.rate is not None]
-    rate = (tokens / measured, min(one[1] for one in rates), max(one[2] for one in rates)) if measured else None
+    lowest, highest = min((one[1] for one in rates), default=0.0), max((one[2] for one in rates), default=0.0)
+    rate = (tokens / measured, lowest, highest) if measured and rates else None
     caps = [one.max_running for one in points if one.max_running is not None]
     usual = [(one.expected, one.span) for one in points if one.expected is not None]
     return Point(

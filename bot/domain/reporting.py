@@ -45,7 +45,7 @@ def _away(told: Tally, everyone: Sequence[str]) -> Line:
     away = [name for name in order if _seconds(told.servers[name]) >= _NOTHING]
     away.sort(key=lambda name: -_seconds(told.servers[name]))
     if not away:
-        return line(f"{names(order, list(everyone))} always up" if len(order) > 1 else f"{order[0]} was always up")
+        return line(f"{names(order, list(everyone))} were always up" if len(order) > 1 else f"{order[0]} was always up")
     parts = [f"{name} {_how(told.servers[name])}" for name in away[:MOST_AWAY]]
     parts += [f"{len(away) - MOST_AWAY} more"] if len(away) > MOST_AWAY else []
     rest = len(order) - len(away)

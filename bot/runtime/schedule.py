@@ -29,9 +29,9 @@ class SystemSchedule:
         )
 
     def at(self, time_of_day: time | None, work: Callable[[], Awaitable[None]], *, name: str) -> None:
+        if self._scheduler.get_job(name) is not None:
+            self._scheduler.remove_job(name)  # what waits for the start is not replaced by an equal name
         if time_of_day is None:
-            if self._scheduler.get_job(name) is not None:
-                self._scheduler.remove_job(name)
             return
         self._scheduler.add_job(
             work,
@@ -40,7 +40,6 @@ class SystemSchedule:
             minute=time_of_day.minute,
             timezone=UTC,
             id=name,
-            replace_existing=True,
             coalesce=True,
             misfire_grace_time=_LATE,
         )

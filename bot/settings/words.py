@@ -58,11 +58,9 @@ def span(value: Any) -> timedelta:
 
 
 def time_of_day(value: Any) -> time | None:
-    """A time of day: "8:00", "23:30"; YAML reads some of these as minutes."""
+    """A time of day: "8:00", "23:30", "8:00 UTC"; Wrong where it is none."""
     if value is None or isinstance(value, time):
         return value
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 24 * 60:
-        return time(value // 60, value % 60)
     match = _TIME_OF_DAY.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
         raise Wrong(f"must be a time of day in UTC, such as 8:00, not {shown(value)}")
