@@ -39,6 +39,8 @@ def decide(words: Words, world: World, now: datetime) -> Reply:
     """Say first what does not run, then what brakes, then what limits; the first of it is the headline."""
     del words, now
     servers = world.targets
+    if not world.sight.is_complete and any(_is_still_looked_at(world, server) for server in servers):
+        return Reply(Message(line("Looking…"), (Small(footer(world)),)))
     groups = limiting.groups(world, servers)
     gain = limiting.best_gain(world, groups[0]) if groups else None
     brakes = _brakes(world, servers)
@@ -56,6 +58,12 @@ def decide(words: Words, world: World, now: datetime) -> Reply:
         blocks.append(Buttons(buttons))
     is_ready = all(world.verdict(server.name).readiness is Readiness.READY for server in servers)
     return Reply(Message(told[0], (*blocks, Small(footer(world)))), is_ok=is_ready)
+
+
+def _is_still_looked_at(world: World, server: Server) -> bool:
+    """Whether a server that answers has not told its numbers yet, though it may."""
+    is_ready = world.verdict(server.name).readiness is Readiness.READY
+    return is_ready and world.facts(server.name).load.running is None
 
 
 def _not_ready(world: World, servers: Sequence[Server]) -> list[Line]:

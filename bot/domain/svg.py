@@ -9,7 +9,7 @@ from html import escape
 from bot.domain.charting import Band, Chart, Kind, Panel, Row, Series, legend
 from bot.domain.phrases import about
 
-WIDTH = 560
+WIDTH = 500
 LEFT, RIGHT = 58, 18
 UPPER, LOWER = 188, 74
 _TEXT = 'font-family="DejaVu Sans"'
@@ -63,7 +63,7 @@ class _Drawing:
         self._spans(top, top + UPPER)
         self._panel(upper, top, UPPER)
         caption = top + UPPER + 28
-        self.parts.append(_text(16, caption, _said(lower.caption, 56), colour=_SOFT))
+        self.parts.append(_text(16, caption, _said(lower.caption, 49), colour=_SOFT))
         begin = caption + 18
         self._spans(begin, begin + LOWER)
         self._panel(lower, begin, LOWER)

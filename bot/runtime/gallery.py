@@ -5,6 +5,7 @@ Nobody waits for a picture, and one that can't be drawn costs nothing but itself
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -26,6 +27,7 @@ from bot.runtime.tasks import Tasks
 _log = structlog.get_logger(__name__)
 
 ALERT_SPAN = timedelta(hours=2)
+SHORTEST = timedelta(minutes=10)
 MOST_MARKS = 12
 
 
@@ -89,6 +91,11 @@ class Gallery:
         courses = self.samples.since(now - length, servers)
         if not courses:
             return None
+        first = min(points[0].at - points[0].span for points in courses.values())
+        known = timedelta(seconds=max(60.0 * math.ceil((now.timestamp() - first) / 60), SHORTEST.total_seconds()))
+        if known < length:  # a bot that is new has no two hours to show
+            length = known
+            courses = self.samples.since(now - length, servers)
         marks = self._marks(frozenset(servers), now - length)
         return chart(courses, self._everyone, now - length, now, subject=subject, marks=marks)
 

@@ -23,7 +23,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, func, insert, select
 
 from bot.domain.course import Point, in_steps, merged, plain_of, point_of, step
-from bot.domain.errors import ConfigError, StoreError
+from bot.domain.errors import StoreError
 from bot.domain.watching import recorded
 from bot.domain.watching.alerts import Alert
 from bot.domain.watching.samples import Reading
@@ -53,9 +53,10 @@ _ROWS_MORE = 1.5
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One reading that is not written yet, and the points up to it."""
+    """One reading that is not written yet, what was usual then, and the points up to it."""
 
     reading: Reading
+    usual: Mapping[str, float]
     points: Mapping[str, Point]
 
 
@@ -78,7 +79,7 @@ class SqlSamples:
             if self._parts and self._parts[0].reading.at.timestamp() // MINUTE != minute:
                 self.flush()
         finally:
-            self._parts.append(_Part(reading, step(self._before, reading, expected)))
+            self._parts.append(_Part(reading, expected, step(self._before, reading, expected)))
             self._before = reading
 
     def flush(self) -> None:
@@ -86,7 +87,7 @@ class SqlSamples:
             return
         parts, self._parts = self._parts, []
         at = parts[-1].reading.at.timestamp()
-        lines = "\n".join(_line(recorded.plain_of(one.reading)) for one in parts)
+        lines = "\n".join(_line({**recorded.plain_of(one.reading), **_usual(one.usual)}) for one in parts)
         course = _course_of([one.points for one in parts])
         with self._database.connection() as connection:
             connection.execute(insert(_readings).values(at=at, value=_packed(lines)))
@@ -188,14 +189,17 @@ class SqlSamples:
     def _fine(self, at: datetime, wanted: frozenset[str] | None) -> Mapping[str, tuple[Point, ...]]:
         found: dict[str, list[Point]] = {}
         before: Reading | None = None
-        for reading in self.readings(at - timedelta(minutes=2)):
-            for name, point in step(before, reading, {}).items():
+        for reading, usual in self._with_usual(at - timedelta(minutes=2)):
+            for name, point in step(before, reading, usual).items():
                 if point.at > at.timestamp() and (wanted is None or name in wanted):
                     found.setdefault(name, []).append(point)
             before = reading
         return {name: tuple(points) for name, points in found.items()}
 
     def readings(self, at: datetime) -> Iterator[Reading]:
+        return (reading for reading, _ in self._with_usual(at))
+
+    def _with_usual(self, at: datetime) -> Iterator[tuple[Reading, Mapping[str, float]]]:
         last = -1
         while True:
             query = select(_readings).where((_readings.c.at >= at.timestamp()) & (_readings.c.number > last))
@@ -205,8 +209,8 @@ class SqlSamples:
                 break
             last = rows[-1].number
             for row in rows:
-                yield from (one for one in _unpacked(row, _readings_of) if one.at >= at)
-        yield from (one.reading for one in self._parts if one.reading.at >= at)
+                yield from (pair for pair in _unpacked(row, _pairs_of) if pair[0].at >= at)
+        yield from ((one.reading, one.usual) for one in self._parts if one.reading.at >= at)
 
     def alerts(self, at: datetime) -> tuple[Alert, ...]:
         query = select(_alerts.c.value).where(_alerts.c.ended_at >= at).order_by(_alerts.c.number)
@@ -243,8 +247,14 @@ def _points_of(row: Row[Any], wanted: frozenset[str] | None) -> list[tuple[str, 
     return _unpacked(row, read)
 
 
-def _readings_of(text: str) -> list[Reading]:
-    return list(recorded.read(text.splitlines()))
+def _usual(expected: Mapping[str, float]) -> dict[str, Any]:
+    """What was usual beside a reading, where a replay leaves it alone."""
+    return {"usual": {name: round(value, 1) for name, value in expected.items()}} if expected else {}
+
+
+def _pairs_of(text: str) -> list[tuple[Reading, Mapping[str, float]]]:
+    plains = [json.loads(line) for line in text.splitlines()]
+    return [(recorded.reading_of(plain), plain.get("usual", {})) for plain in plains]
 
 
 def _line(plain: Any) -> str:
@@ -261,7 +271,7 @@ _Many = list[Any]
 def _unpacked(row: Row[Any], read: Callable[[str], _Many]) -> _Many:
     try:
         return read(_text(bytes(row.value)))
-    except (zlib.error, ConfigError, ValueError, TypeError, AttributeError, KeyError) as error:
+    except (zlib.error, ValueError, TypeError, AttributeError, KeyError) as error:
         raise StoreError(f"row {row.number} of what the watcher has read can't be read") from error
 
 

@@ -39,7 +39,7 @@ def test_a_chart_becomes_a_png_of_twice_its_size() -> None:
     one = chart({"gpu3": course(650)}, ["gpu3"], NOW - timedelta(hours=2), NOW, marks=marks)
     png = asyncio.run(Drawer().png(drawing(one)))
     width, height, _ = pixels(png)
-    assert width == 1120
+    assert width == 1000
     assert 600 < height < 1000
     assert len(png) < 300_000
 

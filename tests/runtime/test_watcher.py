@@ -44,8 +44,8 @@ no process runs there
         assert [post.text for post in bot.posts(head.ref.id)] == snapshot(
             [
                 """\
-tok/s a server, 2 h
-[picture: gpu3 over 2 h: 641 tok/s at first, 550 at the end, between 550 and 665, 634 is usual now]\
+tok/s a server, 21 m
+[picture: gpu3 over 21 m: 641 tok/s at first, 214 at the end, between 214 and 665, 634 is usual now]\
 """,
                 "recovered after 40 s",
             ]
@@ -89,7 +89,7 @@ def test_a_slow_server_is_told_with_its_numbers_and_its_picture_follows_within_a
         assert (picture.png, picture.alt) == snapshot(
             (
                 b"\x89PNG pretended",
-                "gpu3 over 2 h: 641 tok/s at first, 519 at the end, between 519 and 665, 634 is usual now",
+                "gpu3 over 21 m: 641 tok/s at first, 385 at the end, between 385 and 665, 634 is usual now",
             )
         )
         assert ">gpu3<" in bot.painter.drawings[0]
@@ -150,8 +150,8 @@ silenced\
         assert [post.text for post in bot.posts(head.ref.id)] == snapshot(
             [
                 """\
-tok/s a server, 2 h
-[picture: gpu3 over 2 h: 641 tok/s at first, 550 at the end, between 550 and 665, 634 is usual now]\
+tok/s a server, 21 m
+[picture: gpu3 over 21 m: 641 tok/s at first, 214 at the end, between 214 and 665, 634 is usual now]\
 """,
                 "seen by ana",
                 "silenced",
@@ -228,8 +228,8 @@ def test_a_chart_is_asked_for_and_stands_in_the_answers_thread() -> None:
         await bot.advance(1)
         (note,) = bot.posts(bot.posts()[0].ref.id)
         assert note.text == snapshot("""\
-tok/s a server, 30 m
-[picture: gpu3 over 30 m: 641 tok/s at first, 641 at the end, between 614 and 665]\
+tok/s a server, 20 m
+[picture: gpu3 over 20 m: 641 tok/s at first, 641 at the end, between 614 and 665, 634 is usual now]\
 """)
 
     talk(scenario)

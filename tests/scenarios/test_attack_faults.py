@@ -68,7 +68,7 @@ def test_killed_at_any_act_it_goes_on_or_says_that_nothing_was_done(first: int) 
             await back.advance(number % 11)
             await back.die()
             back = back.restarted()
-        await back.advance(650)
+        await back.advance(420)
         assert not back.tasks.failures
         assert_at_rest(back)
         if back.fleet.signalled:
@@ -112,10 +112,10 @@ def test_a_press_that_was_lost_is_said_once_and_its_card_has_no_buttons() -> Non
     run(scenario())
 
 
-@pytest.mark.parametrize("lasts", [1, 25, 10_000])
-@pytest.mark.parametrize("first", [1, 2, 3])
+@pytest.mark.parametrize("lasts", [1, 10_000])
+@pytest.mark.parametrize("first", [1, 2])
 def test_a_disk_that_is_full_at_any_write_leaves_all_as_it_was_or_ends_what_was_begun(first: int, lasts: int) -> None:
-    """One write, some, or all from there on: before the first kill it stops, afterwards the servers come back."""
+    """One write, or all from there on: before the first kill it stops, afterwards the servers come back."""
 
     async def full_at(number: int) -> bool:
         fate = Fate(at=number, wrong=lambda: StoreError("the disk is full"), lasts=lasts)

@@ -88,7 +88,7 @@ def test_a_short_course_comes_in_the_steps_of_the_readings(database: Database) -
     writer.go(hours=1)
     found = samples.since(writer.at - timedelta(minutes=10), ["gpu0"])
     assert set(found) == {"gpu0"}
-    assert [one.span for one in found["gpu0"]] == [5.0] * 120
+    assert [(one.span, one.expected) for one in found["gpu0"]] == [(5.0, 640.0)] * 120
 
 
 def test_with_age_courses_get_coarser_and_nothing_is_lost_or_counted_twice(database: Database) -> None:
