@@ -23,7 +23,7 @@ MOST_STEPS = 120
 ODD_BELOW = 0.75
 """A server below this share of the middle one is drawn by name among many."""
 
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#8C6D1F")
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
 ODD_COLOURS = ("#D55E00", "#CC79A7", "#E69F00", "#000000")
 CROWD = "#7A94A6"
 USUAL = "#333333"

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from bot.domain.course import Point, merged
 from bot.domain.watching.alerts import Alert
+from bot.domain.watching.causes import Cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,15 @@ def tally(courses: Mapping[str, Sequence[Point]], alerts: Sequence[Alert], since
     told: dict[tuple[str, datetime], Alert] = {}
     for one in alerts:
         is_told = one.fired_at is not None and (one.resolved_at is None or one.resolved_at >= since)
-        if is_told and not one.cause.is_note and (not one.servers or wanted & set(one.servers)):
+        if is_told and is_about(one, wanted):
             told[one.id, one.since] = one
     return Tally(
         since, until, {name: merged(points) for name, points in courses.items() if points}, tuple(told.values())
     )
+
+
+def is_about(alert: Alert, servers: frozenset[str]) -> bool:
+    """Whether an alert is one for these servers: theirs, the fleet's, or a job's; notes are none."""
+    if alert.cause.is_note:
+        return False
+    return alert.cause is Cause.JOB_STALLED or not alert.servers or not servers.isdisjoint(alert.servers)

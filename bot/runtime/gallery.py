@@ -19,6 +19,7 @@ from bot.domain.fleet import Fleet
 from bot.domain.message import Message, Picture, bold, line, says
 from bot.domain.phrases import names, span
 from bot.domain.svg import drawing
+from bot.domain.tally import is_about
 from bot.domain.watching.alerts import Alert, Book
 from bot.domain.watching.causes import Cause
 from bot.ports import Chat, Clock, Operations, Painter, Place, Ref, Samples
@@ -108,7 +109,7 @@ class Gallery:
             if op.started_at >= since and (not op.plan.servers or servers & set(op.plan.servers))
         ]
         for one in (*self.samples.alerts(since), *(one for one in self.book().alerts if one.is_on)):
-            if not one.cause.is_note and (not one.servers or servers & set(one.servers)):
+            if is_about(one, servers):
                 who = names(list(one.servers), everyone) if one.servers else "the fleet"
                 marks.append(Mark(Kind.ALERT, one.since, alert_title(one.cause, who), one.resolved_at))
         return sorted(marks, key=lambda mark: mark.at)[-MOST_MARKS:]

@@ -45,7 +45,7 @@ def test_eight_servers_have_a_line_and_a_colour_each_and_what_is_usual_is_dashed
     one = drawn({f"gpu{number}": course(650 + number) for number in range(8)})
     lines = one.panels[0].series
     assert [line.name for line in lines] == [*(f"gpu{number}" for number in range(8)), "usual"]
-    assert len({line.colour for line in lines}) == 9
+    assert len({(line.colour, line.dash) for line in lines}) == 9
     assert lines[-1].dash
     assert "#F0E442" not in {line.colour for line in lines}  # yellow can't be seen on a light card
 

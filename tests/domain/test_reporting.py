@@ -72,6 +72,11 @@ def test_one_alert_that_is_still_on_is_named() -> None:
     assert told({"gpu0": course()}, (one,)).splitlines()[-1] == "1 alert: the fleet is slow, 1 h and still on"
 
 
+def test_a_job_that_stood_still_counts() -> None:
+    one = alert(1, Cause.JOB_STALLED, ("datagen",), 3, 30)
+    assert told({"gpu0": course()}, (one,)).splitlines()[-1] == "1 alert: job datagen stands still, 30 m"
+
+
 def test_many_that_were_away_are_cut() -> None:
     courses = {name: course(down=60 * (number + 1)) for number, name in enumerate(EVERYONE)}
     assert told(courses).splitlines()[1] == snapshot(
