@@ -35,11 +35,16 @@ def commands() -> str:
     """The page of the commands."""
     found: list[Command] = sorted(load("handlers", "COMMAND").values(), key=lambda one: one.name)
     rows = [
-        f"| `{one.usage.replace('|', chr(92) + '|')}` | {one.summary} | {', '.join(f'`{alias}`' for alias in one.aliases)} | {_who(one)} |"
+        f"| `{_cell(one.usage)}` | {one.summary} | {', '.join(f'`{name}`' for name in one.aliases)} | {_who(one)} |"
         for one in found
     ]
     examples = [f"- `{example}`" for one in found for example in one.examples]
     return HEAD + "\n".join(rows) + "\n\nFor example:\n\n" + "\n".join(examples) + "\n"
+
+
+def _cell(text: str) -> str:
+    """A text that stands in a table's cell."""
+    return text.replace("|", "\\|")
 
 
 def _who(command: Command) -> str:

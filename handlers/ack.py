@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from bot.domain.command import AckAlert, Command, Grammar
+from bot.domain.command import AckAlert, Command
 from bot.domain.fleet import Role
-from bot.domain.words import Words
+from bot.domain.saying import Grammar, Words
 from bot.domain.world import World
 
 

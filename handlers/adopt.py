@@ -8,12 +8,12 @@ from __future__ import annotations
 from datetime import datetime
 
 from bot.domain.by_hand import runs_in
-from bot.domain.command import Adopt, Command, Decision, Grammar, Reply
+from bot.domain.command import Adopt, Command, Decision, Reply
 from bot.domain.fleet import Role
 from bot.domain.message import Line, Lines, Message, bold, code, line, says
 from bot.domain.needs import Needs
 from bot.domain.phrases import listing
-from bot.domain.words import Words
+from bot.domain.saying import Grammar, Words
 from bot.domain.world import World
 
 

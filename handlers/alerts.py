@@ -11,7 +11,7 @@ from bot.domain.alerting import alert_lines, silence_lines
 from bot.domain.command import Command, Reply
 from bot.domain.message import Lines, Message, Small, bold, line, says
 from bot.domain.phrases import count
-from bot.domain.words import Words
+from bot.domain.saying import Words
 from bot.domain.world import World
 
 

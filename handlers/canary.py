@@ -9,12 +9,12 @@ from dataclasses import replace
 from datetime import datetime
 
 from bot.domain.by_hand import DETACHED, with_sessions
-from bot.domain.command import Command, Decision, Grammar, Reply
+from bot.domain.command import Command, Decision, Reply
 from bot.domain.fleet import Role
 from bot.domain.message import bold, code, says
 from bot.domain.needs import Needs
 from bot.domain.procedure import canary
-from bot.domain.words import Words
+from bot.domain.saying import Grammar, Words
 from bot.domain.world import World
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from bot.domain.command import CancelOpen, Command, Decision, Grammar, Reply
+from bot.domain.command import CancelOpen, Command, Decision, Reply
 from bot.domain.fleet import Role
 from bot.domain.message import says
 from bot.domain.operation import Asked
-from bot.domain.words import Words
+from bot.domain.saying import Grammar, Words
 from bot.domain.world import World
 
 

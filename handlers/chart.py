@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from bot.domain.command import Command, Decision, DrawChart, Grammar, Reply
+from bot.domain.command import Command, Decision, DrawChart, Reply
 from bot.domain.message import code, says
 from bot.domain.moments import moment
-from bot.domain.words import Words
+from bot.domain.saying import Grammar, Words
 from bot.domain.world import World
 
 USUAL = timedelta(hours=2)

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from bot.domain.command import Command, Grammar, Reply
+from bot.domain.command import Command, Reply
 from bot.domain.fleet import Profile
 from bot.domain.message import Line, Message, Small, Table, bold, code, line, says
 from bot.domain.needs import Needs
 from bot.domain.phrases import about, count, span
 from bot.domain.records import StartRecord
-from bot.domain.words import Words
+from bot.domain.saying import Grammar, Words
 from bot.domain.world import World
 
 

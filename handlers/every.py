@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
-from bot.domain.command import Command, Decision, Grammar, Reply, SetPace
+from bot.domain.command import Command, Decision, Reply, SetPace
 from bot.domain.message import code, says
-from bot.domain.words import Words
+from bot.domain.saying import Grammar, Words
 from bot.domain.world import World
 
 _SPAN = re.compile(r"(\d{1,4})\s*(s|sec|seconds?|m|min|minutes?)?", re.IGNORECASE)

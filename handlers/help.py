@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from bot.domain.command import Command, Grammar, Reply
+from bot.domain.command import Command, Reply
 from bot.domain.fleet import Role
 from bot.domain.message import Lines, Message, Small, bold, code, line, says
-from bot.domain.words import Words
+from bot.domain.saying import Grammar, Words
 from bot.domain.world import World
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from bot.domain.audit import entry_lines, told_since
-from bot.domain.command import Command, Grammar, Reply
+from bot.domain.command import Command, Reply
 from bot.domain.message import Lines, Message, Small, bold, code, line, says
 from bot.domain.moments import USUAL_PAST, moment
 from bot.domain.phrases import count, names
-from bot.domain.words import Words
+from bot.domain.saying import Grammar, Words
 from bot.domain.world import World
 
 MOST = 20

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from bot.domain.command import Command, Decision, Grammar, Reply
+from bot.domain.command import Command, Decision, Reply
 from bot.domain.facts import JobFacts, JobState
 from bot.domain.fleet import Job, Role
 from bot.domain.message import Lines, Message, bold, line, says
 from bot.domain.people import refusal
 from bot.domain.plan import Plan, ResumeJob, StopJob
+from bot.domain.saying import Grammar, Words
 from bot.domain.views import job_line
-from bot.domain.words import Words
 from bot.domain.world import World
 
 

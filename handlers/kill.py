@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from bot.domain.command import Command, Decision, Grammar, Reply
+from bot.domain.command import Command, Decision, Reply
 from bot.domain.fleet import Role
 from bot.domain.foreign import Foreign, foreigners
 from bot.domain.message import Lines, Message, bold, code, line, says
 from bot.domain.needs import Needs
 from bot.domain.plan import EndForeign, Plan, Stake
-from bot.domain.words import Words
+from bot.domain.saying import Grammar, Words
 from bot.domain.world import World
 
 

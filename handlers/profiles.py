@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from bot.domain.command import Command, Grammar, Reply
+from bot.domain.command import Command, Reply
 from bot.domain.message import Line, Lines, Message, bold, code, line, says
 from bot.domain.needs import Needs
 from bot.domain.phrases import count
-from bot.domain.words import Words
+from bot.domain.saying import Grammar, Words
 from bot.domain.world import World
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from bot.domain.command import Command, Decision, Reply, SetPace
 from bot.domain.message import says
-from bot.domain.words import Words
+from bot.domain.saying import Words
 from bot.domain.world import World
 
 

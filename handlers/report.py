@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from bot.domain.command import Command, Grammar, Reply
+from bot.domain.command import Command, Reply
 from bot.domain.facts import JobFacts
 from bot.domain.fleet import Fleet
 from bot.domain.message import says
 from bot.domain.reporting import report
-from bot.domain.words import Words
+from bot.domain.saying import Grammar, Words
 from bot.domain.world import World
 
 

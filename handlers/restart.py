@@ -8,13 +8,13 @@ from __future__ import annotations
 from datetime import datetime
 
 from bot.domain.by_hand import DETACHED, with_sessions
-from bot.domain.command import Command, Decision, Grammar, Reply
+from bot.domain.command import Command, Decision, Reply
 from bot.domain.fleet import Role
 from bot.domain.message import Lines, Message, bold, code, line
 from bot.domain.needs import Needs
 from bot.domain.phrases import listing
 from bot.domain.procedure import restart
-from bot.domain.words import Words
+from bot.domain.saying import Grammar, Words
 from bot.domain.world import World
 
 TYPED = (

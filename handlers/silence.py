@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from bot.domain.command import Command, Decision, Grammar, Reply, SilenceAlerts
+from bot.domain.command import Command, Decision, Reply, SilenceAlerts
 from bot.domain.fleet import Role
 from bot.domain.message import bold, code, says
 from bot.domain.moments import moment
-from bot.domain.words import Words
+from bot.domain.saying import Grammar, Words
 from bot.domain.world import World
 
 USUAL = timedelta(hours=1)

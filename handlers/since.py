@@ -10,15 +10,15 @@ from datetime import UTC, datetime, timedelta
 
 from bot.domain.audit import entry_lines, told_since
 from bot.domain.changes import JobMark, ReadinessChange
-from bot.domain.command import Command, Grammar, Reply
+from bot.domain.command import Command, Reply
 from bot.domain.facts import JobFacts, JobState
 from bot.domain.message import Line, Lines, Message, Moment, Small, bold, code, line, says
 from bot.domain.moments import moment
 from bot.domain.needs import Needs
 from bot.domain.phrases import exact, names, span
 from bot.domain.readiness import Readiness
+from bot.domain.saying import Grammar, Words
 from bot.domain.views import DOTS
-from bot.domain.words import Words
 from bot.domain.world import World
 
 MOST_ENTRIES = 12

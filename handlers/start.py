@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from bot.domain.command import Command, Decision, Grammar, Reply
+from bot.domain.command import Command, Decision, Reply
 from bot.domain.fleet import Role
 from bot.domain.message import bold, code, says
 from bot.domain.needs import Needs
 from bot.domain.procedure import start
-from bot.domain.words import Words
+from bot.domain.saying import Grammar, Words
 from bot.domain.world import World
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from bot.domain.alerting import alert_lines
-from bot.domain.command import Command, Grammar, Reply
+from bot.domain.command import Command, Reply
 from bot.domain.facts import JobState, ServerFacts
 from bot.domain.fleet import Server
 from bot.domain.guard import rate
@@ -20,8 +20,8 @@ from bot.domain.needs import Needs
 from bot.domain.phrases import about, count, names, percent
 from bot.domain.phrases import target as goal
 from bot.domain.readiness import Readiness
+from bot.domain.saying import Grammar, Words
 from bot.domain.views import DOTS, MANY, footer, hosts_of
-from bot.domain.words import Words
 from bot.domain.world import World
 
 

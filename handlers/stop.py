@@ -8,13 +8,13 @@ from __future__ import annotations
 from datetime import datetime
 
 from bot.domain.by_hand import with_sessions
-from bot.domain.command import CancelOpen, Command, Decision, Grammar, Reply
+from bot.domain.command import CancelOpen, Command, Decision, Reply
 from bot.domain.fleet import Role
 from bot.domain.message import bold, code, says
 from bot.domain.needs import Needs
 from bot.domain.operation import Asked
 from bot.domain.procedure import stop
-from bot.domain.words import Words
+from bot.domain.saying import Grammar, Words
 from bot.domain.world import World
 
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from datetime import datetime
 
-from bot.domain.command import Command, Grammar, Reply
+from bot.domain.command import Command, Reply
 from bot.domain.facts import Answer, Outcome, ServerFacts
 from bot.domain.fleet import Server
 from bot.domain.message import Line, Lines, Message, Small, bold, code, line
 from bot.domain.needs import Needs
 from bot.domain.phrases import names, span
 from bot.domain.readiness import Readiness, Verdict
+from bot.domain.saying import Grammar, Words
 from bot.domain.views import DOTS, MANY, footer, hosts_of
-from bot.domain.words import Words
 from bot.domain.world import World
 
 

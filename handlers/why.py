@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from bot.domain import limit_words, limiting
-from bot.domain.command import Command, Grammar, Reply
+from bot.domain.command import Command, Reply
 from bot.domain.facts import JobFacts, JobState, ServerFacts
 from bot.domain.fleet import Server
 from bot.domain.foreign import FOREIGN_MIB
@@ -21,8 +21,8 @@ from bot.domain.needs import Needs
 from bot.domain.phrases import about, names, percent, span
 from bot.domain.phrases import target as goal
 from bot.domain.readiness import Readiness
+from bot.domain.saying import Grammar, Words
 from bot.domain.views import DOTS, footer
-from bot.domain.words import Words
 from bot.domain.world import World
 
 LOW_ACCEPTANCE = 1.5

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
@@ -39,6 +41,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker in ("browser", "sshd", "tmux", "root"):
             if item.get_closest_marker(marker) and (why := _missing(marker)) is not None:
                 item.add_marker(pytest.mark.skip(reason=why))
+
+
+@pytest.fixture(autouse=True)
+def logging_of_its_own() -> Iterator[None]:
+    """A test that sets up the logs must not leave its closed stream to the next one."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.hookimpl(hookwrapper=True)

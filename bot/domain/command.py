@@ -9,41 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from bot.domain.facts import Process
-from bot.domain.fleet import Role
 from bot.domain.message import Message
 from bot.domain.needs import Needs
 from bot.domain.plan import Plan
-
-if TYPE_CHECKING:
-    from bot.domain.words import Words
-    from bot.domain.world import World
-
-
-@dataclass(frozen=True, slots=True)
-class Grammar:
-    """What may follow a command's name.
-
-    ``options`` are words that begin with dashes; ``words`` are sub-commands ("stop", "start"); ``recalls`` means
-    that without a target the last one named in the thread, or lately in the channel, is meant; ``rest`` is how many
-    words are taken as they stand (more are talk). ``flags`` are the launch flags that may be typed along.
-    ``when`` takes words that say when ("2h", "03:12"), ``because`` a reason up to the end.
-    """
-
-    targets: bool = False
-    profile: bool = False
-    job: bool = False
-    number: bool = False
-    recalls: bool = False
-    when: bool = False
-    because: bool = False
-    rest: int = 0
-    rest_like: str = ""
-    options: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
+from bot.domain.saying import Card, Grammar, Words
+from bot.domain.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +87,8 @@ Change = DrawChart | AckAlert | Adopt | CancelOpen | ReloadFleet | SetPace | Sil
 Decision = Reply | Plan | Change
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command(Card):
     """One thing that people may say.
 
     ``is_everyday`` marks a word that people also use among themselves: followed by what is no target it is talk,
@@ -125,13 +97,7 @@ class Command:
     ``needs_history`` what is kept of the past, ``needs_samples`` what the watcher has read.
     """
 
-    name: str
-    summary: str
-    usage: str
-    examples: tuple[str, ...]
     decide: Callable[[Words, World, datetime], Decision]
-    aliases: tuple[str, ...] = ()
-    role: Role = Role.VIEWER
     grammar: Grammar = field(default_factory=Grammar)
     needs: Needs | None = None
     needs_job: bool = False

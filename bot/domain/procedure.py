@@ -41,7 +41,7 @@ from bot.domain.plan import (
     StopJob,
 )
 from bot.domain.readiness import Readiness
-from bot.domain.words import Words
+from bot.domain.saying import Words
 from bot.domain.world import World
 
 _PLAIN = re.compile(r"(?!(?:yes|no|on|off|true|false|null)\Z)[A-Za-z0-9/][\w./+-]*", re.IGNORECASE | re.ASCII)

@@ -20,6 +20,7 @@ from bot.domain.flags import Flags
 from bot.domain.fleet import Fleet
 from bot.domain.message import Message, code, says
 from bot.domain.moments import is_moment
+from bot.domain.saying import Words
 
 LONGEST = 400
 """Characters; what is longer is not a command."""
@@ -44,29 +45,6 @@ _IS_UP = re.compile(
     r"(ready|up|working|works|work|alive|serving)(\s+(now|already|again|fine))?",
     re.IGNORECASE,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """A command as it was meant. ``named`` tells targets that were typed from those that were filled in.
-
-    ``is_question`` is true when it ended in a question mark. ``text`` is what was typed, for the record and for
-    deciding again.
-    """
-
-    command: str
-    text: str
-    targets: tuple[str, ...] = ()
-    named: bool = False
-    profile: str | None = None
-    job: str | None = None
-    options: frozenset[str] = frozenset()
-    words: tuple[str, ...] = ()
-    number: int | None = None
-    flags: Flags = Flags()
-    rest: str = ""
-    when: str = ""
-    is_question: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from datetime import datetime
 
 from bot.domain.audit import AuditEntry
 from bot.domain.changes import JobMark, ReadinessChange
-from bot.domain.command import Command
 from bot.domain.engine import Engine
 from bot.domain.facts import JobFacts, ServerFacts, Sight
 from bot.domain.fleet import Fleet, Role, Server
 from bot.domain.operation import Operation, Question
 from bot.domain.readiness import Verdict, judge
 from bot.domain.records import StartRecord
+from bot.domain.saying import Card
 from bot.domain.tally import Tally
 from bot.domain.watching.alerts import Book
 
@@ -57,7 +57,7 @@ class World:
     targets: tuple[Server, ...] = ()
     operations: tuple[Operation, ...] = ()
     questions: tuple[Question, ...] = ()
-    commands: tuple[Command, ...] = ()
+    commands: tuple[Card, ...] = ()
     engines: Mapping[str, Engine] = field(default_factory=dict)
     installed: Mapping[str, Installed | str] = field(default_factory=dict)
     starts: tuple[StartRecord, ...] = ()

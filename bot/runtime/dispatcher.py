@@ -39,7 +39,8 @@ from bot.domain.operation import InTheWay, Operation, Question
 from bot.domain.people import refusal, role_of
 from bot.domain.phrases import listing, span
 from bot.domain.plan import Plan
-from bot.domain.words import Hint, Words, interpret, is_only_safe_word, is_safe_word, says_it_is_up
+from bot.domain.saying import Words
+from bot.domain.words import Hint, interpret, is_only_safe_word, is_safe_word, says_it_is_up
 from bot.domain.world import World
 from bot.ports import Alarms, Charts, Chat, Clock, Heard, Place, Pressed, Ref
 from bot.runtime.executor import Executor

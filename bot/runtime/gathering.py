@@ -15,9 +15,9 @@ from bot.domain.fleet import Fleet, Server
 from bot.domain.moments import USUAL_PAST, moment
 from bot.domain.needs import Needs
 from bot.domain.people import role_of
+from bot.domain.saying import Words
 from bot.domain.tally import Tally, tally
 from bot.domain.watching.alerts import Book
-from bot.domain.words import Words
 from bot.domain.world import Installed, Past, World
 from bot.ports import Audit, Changes, Clock, Eyes, Hands, Place, Questions, Samples, Starts
 from bot.runtime.executor import Executor

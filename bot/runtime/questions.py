@@ -24,7 +24,8 @@ from bot.domain.message import Message, plain_line, says
 from bot.domain.operation import Asked, InTheWay, Operation, Question, Where
 from bot.domain.people import refusal, role_of
 from bot.domain.plan import Plan, grown_harm
-from bot.domain.words import Words, interpret
+from bot.domain.saying import Words
+from bot.domain.words import interpret
 from bot.ports import Chat, Clock, Dice, Place, Questions, Ref
 from bot.runtime.executor import Executor
 from bot.runtime.gathering import Asking, Gatherer

@@ -20,7 +20,7 @@ from bot.domain.fleet import Fleet
 from bot.domain.message import plain_line
 from bot.domain.operation import Operation, Question, State
 from bot.domain.plan import Plan
-from bot.domain.words import Words
+from bot.domain.saying import Words
 from bot.ports import Audit, Clock, Place
 from bot.text import step_words
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.message import plain
-from bot.domain.words import Hint, Words, interpret, is_only_safe_word, is_safe_word, says_it_is_up
+from bot.domain.saying import Words
+from bot.domain.words import Hint, interpret, is_only_safe_word, is_safe_word, says_it_is_up
 from bot.plugins import load
 from tests.tester import first_night
 

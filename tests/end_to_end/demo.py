@@ -25,8 +25,7 @@ def free_ports(count: int) -> int:
     for base in range(20_000 + os.getpid() % 5_000, 31_000, count):
         taken = []
         try:
-            for port in range(base, base + count):
-                taken.append(socket.create_server(("127.0.0.1", port)))
+            taken.extend(socket.create_server(("127.0.0.1", port)) for port in range(base, base + count))
         except OSError:
             continue
         else:

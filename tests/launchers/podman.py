@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ events_logger = "file"
 COMMAND = """\
 #!/bin/sh
 export CONTAINERS_CONF='{conf}'
-exec '{podman}' --storage-driver vfs --root '{folder}/store' --runroot '{folder}/run' --tmpdir '{folder}/tmp' "$@"
+exec '{podman}' --storage-driver vfs --root '{place}/store' --runroot '{place}/run' --tmpdir '{place}/tmp' "$@"
 """
 
 
@@ -40,7 +41,8 @@ def podman(folder: Path) -> Iterator[str]:
     command, conf, program = folder / "docker", folder / "containers.conf", shutil.which("podman")
     # Of the two runc knows every arrangement of control groups.
     conf.write_text(CONF.format(runtime='runtime = "runc"' if shutil.which("runc") else ""))
-    command.write_text(COMMAND.format(conf=conf, podman=program, folder=folder))
+    place = Path(tempfile.mkdtemp(prefix="upbot-", dir="/tmp"))  # Podman takes no runroot of over 50 characters
+    command.write_text(COMMAND.format(conf=conf, podman=program, place=place))
     command.chmod(0o755)
     root = folder / "image"
     (root / "bin").mkdir(parents=True)
@@ -56,7 +58,8 @@ def podman(folder: Path) -> Iterator[str]:
         yield str(command)
     finally:
         subprocess.run([str(command), "rm", "-f", "-a", "-t", "0"], check=False, capture_output=True)
-        _unmount(folder)
+        _unmount(place)
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _static_busybox() -> str | None:

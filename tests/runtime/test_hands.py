@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import shutil
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -176,7 +177,7 @@ async def answering(
 def only(folder: Path, *tools: str) -> Local:
     """This machine with only these tools; proxies in the environment must not be asked."""
     for tool in tools:
-        found = shutil.which(tool)
+        found = sys.executable if tool == "python3" else shutil.which(tool)  # not a shim that needs more tools
         assert found is not None
         (folder / tool).write_text(f'#!/bin/sh\nexec "{os.path.realpath(found)}" "$@"\n')
         (folder / tool).chmod(0o755)

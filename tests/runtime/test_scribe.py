@@ -12,7 +12,7 @@ from bot.domain.command import Reply
 from bot.domain.errors import StoreError
 from bot.domain.message import says
 from bot.domain.operation import State
-from bot.domain.words import Words
+from bot.domain.saying import Words
 from bot.ports import Place
 from bot.runtime.scribe import Scribe
 from tests.jumping import START

@@ -17,7 +17,7 @@ HOSTILE = (
     "up? '; DROP TABLE operations; --",
     "restart gpu3 && reboot",
     "logs gpu0\x00\x1b[31m",
-    "restart ‮gpu3",
+    "restart \u202egpu3",
     "stop gpu3|cat",
     "restart <!channel>",
     "restart gpu" + "9" * 300,

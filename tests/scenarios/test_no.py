@@ -185,7 +185,9 @@ def test_a_word_alone_cancels_what_was_touched_and_launched_servers_are_followed
         await bot.answer("restart no_buffer")
         bot.press("Restart 8 servers")
         await bot.advance(40)
-        assert "What was launched is still followed and proved; another cancel leaves it alone." in await bot.answer("stop")
+        assert "What was launched is still followed and proved; another cancel leaves it alone." in await bot.answer(
+            "stop"
+        )
         await bot.advance(200)
         assert bot.posts()[-1].text == snapshot("""\
 Restart 8 servers · no_buffer: cancelled by ana

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from inline_snapshot import snapshot
@@ -142,8 +143,6 @@ who may: operators\
 def test_a_thousand_servers_are_a_few_lines() -> None:
     fleet = first_night()
     one = fleet.servers[0]
-    from dataclasses import replace
-
     many = tuple(replace(one, name=f"s{n}", port=10_000 + n, gpus=()) for n in range(1024))
 
     async def scenario(bot: Bot) -> None:

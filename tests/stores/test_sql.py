@@ -190,7 +190,7 @@ def test_a_row_that_was_tampered_with_is_an_error_and_no_crash() -> None:
     SqlOperations(database).save(OPERATION)
     with database.connection() as connection:
         connection.exec_driver_sql("UPDATE operations SET value = '{}'")
-    with pytest.raises(StoreError, match="a stored operation in .* can't be read"):
+    with pytest.raises(StoreError, match=r"a stored operation in .* can't be read"):
         SqlOperations(database).live()
 
 
