@@ -9,6 +9,12 @@ from pathlib import Path
 
 import pytest
 import structlog
+from hypothesis import settings
+
+settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.register_profile("search", deadline=None)
+settings.load_profile(os.environ.get("UPBOT_HYPOTHESIS", "fixed"))
+"""The same examples in every run; `UPBOT_HYPOTHESIS=search` looks for new ones."""
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 

@@ -102,8 +102,10 @@ def test_there_is_a_case_for_each_cause():
     }
 
 
-@pytest.mark.parametrize("path", GIVEN, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", GIVEN or [None], ids=lambda path: path.stem if path else "none here")
 def test_a_given_log_says_what_was_expected_of_it(path):
+    if path is None:  # where no such folder stands beside the project there is nothing to hold it against
+        return
     case = json.loads(path.read_text())
     expected = case["expected"]
     told = words(diagnose(case))

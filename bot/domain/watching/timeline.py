@@ -52,6 +52,6 @@ class Timeline:
     def _kind(self, span: float) -> Break:
         if abs(span) > max(FORGET_AFTER, 4 * self.usual):
             return Break.GAP
-        if not 0.6 * self.usual <= span <= 1.6 * self.usual:
+        if not 0.65 * self.usual <= span <= 1.45 * self.usual:
             return Break.ODD
         return Break.NONE

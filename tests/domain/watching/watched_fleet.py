@@ -59,7 +59,8 @@ class Fleet:
     def read(self) -> Reading:
         """One step later."""
         self.at += timedelta(seconds=self.step)
-        samples = {name: self._sample(server) for name, server in self.servers.items() if not server.is_lost}
+        all_of_them = {name: self._sample(server) for name, server in self.servers.items()}  # unread, it works on
+        samples = {name: one for name, one in all_of_them.items() if not self.servers[name].is_lost}
         return Reading(self.at, samples, frozenset(self.servers), self.planned, dict(self.jobs), self.planned_jobs)
 
     def _sample(self, server: Server) -> Sample:
