@@ -48,6 +48,7 @@ def assert_at_rest(bot: Bot) -> None:
     assert [post.text for post in bot.chat.posts if any(button.label == LABEL for button in post.buttons)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(1, 9))
 def test_killed_at_any_act_it_goes_on_or_says_that_nothing_was_done(first: int) -> None:
     """Each of about 220 acts, before and after it, in eight turns; every third is killed again in its come-back."""
