@@ -7,8 +7,9 @@ searched; a field that an older version did not write gets its default.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -253,7 +254,8 @@ class SqlSeen:
 def _tune(connection: Any, _record: object) -> None:
     """SQLite: readers beside a writer, and every commit on the disk."""
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA busy_timeout=5000")
+    with suppress(sqlite3.OperationalError):  # two that open a new file at once: the mode is the file's, one sets it
+        cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=FULL")
-    cursor.execute("PRAGMA busy_timeout=2000")
     cursor.close()

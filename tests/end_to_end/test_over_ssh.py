@@ -265,7 +265,7 @@ def test_each_thing_that_can_be_wrong_on_the_way_is_named(tmp_path: Path) -> Non
         stage.add_host("stopped", 31_003, good.hop(), pct.hop("201"))
         stage.add_host("missing", 31_004, good.hop(), pct.hop("202"))
         for asked in (stage.ask("up?"), stage.ask("restart on-stopped", "--as", "ana")):
-            assert asked.status(20) == 1
+            assert asked.status(20) == 1, asked.text
             at = f"ssh {good.user}@127.0.0.1:{good.port}"
             for said in (
                 f"on-changed  unreachable  {at} is refused: the host key has changed",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -51,6 +53,7 @@ from bot.domain.records import StartRecord
 from bot.stores.sql import Database, SqlOperations, SqlQuestions, SqlSeen, SqlStarts
 from tests.jumping import START
 
+ROOT = Path(__file__).parents[2]
 EVERYTHING = Message(
     line(bold("head"), " ", code("x"), Moment(START), Mention("U1")),
     (
@@ -201,3 +204,12 @@ def test_any_text_comes_back(title: str, note: str, by: str) -> None:
     op = replace(OPERATION, plan=replace(PLAN, title=title), by=by).with_step(0, StepState.RUNNING, note)
     store.save(op)
     assert store.live() == (op,)
+
+
+def test_four_that_open_a_new_file_at_once_all_get_it(tmp_path: Path) -> None:
+    code = "import sys; from pathlib import Path; from bot.stores.sql import Database; Database.file(Path(sys.argv[1]))"
+    for round_ in range(3):
+        path = tmp_path / f"state{round_}" / "upbot.db"
+        command = [sys.executable, "-c", code, str(path)]
+        racers = [subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE) for _ in range(4)]
+        assert [racer.communicate()[1].decode()[-300:] for racer in racers] == [""] * 4
