@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from bot.domain.command import Command
 from bot.domain.engine import Engine
@@ -25,7 +25,6 @@ from bot.runtime.executor import Executor
 HISTORY = 500
 ENTRIES = 1_000
 """So many of the newest entries of the audit a command that tells of the past gets to know."""
-INSTALLED_WITHIN = timedelta(seconds=20)
 
 
 @dataclass(frozen=True, slots=True)
