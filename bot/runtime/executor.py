@@ -15,7 +15,6 @@ from typing import Any
 
 import structlog
 
-from bot import text
 from bot.domain.diagnosis import Phase
 from bot.domain.errors import ChatError, FleetError, StepFailed, StoreError, UpbotError
 from bot.domain.eta import NOTHING_KNOWN, Outlook, outlook, together
@@ -41,7 +40,8 @@ from bot.ports import Chat, Operations, Place, Ref
 from bot.runtime.scribe import Scribe
 from bot.runtime.steps import Steps
 from bot.runtime.tasks import Tasks
-from bot.text import Proof, View
+from bot.text import comparing, ends, progress
+from bot.text.operations import Proof, View, comparison
 
 _log = structlog.get_logger(__name__)
 
@@ -157,7 +157,7 @@ class Executor:
         await self._compare(live)
 
     async def _come_back(self, live: _Live) -> None:
-        await self._thread(live, text.came_back(live.op, self._clock.now()))
+        await self._thread(live, progress.came_back(live.op, self._clock.now()))
         await self._run(live)
 
     def _launch(self, live: _Live, work: Coroutine[Any, Any, None]) -> None:
@@ -253,7 +253,7 @@ class Executor:
         gone = [name for name, _ in op.lost if name in op.launched]
         is_wanted = op.plan.goes_back and op.plan.back_to is not None and op.state is not State.CANCELLED
         if is_wanted and gone and self.when_lost is not None:
-            await self._say(live, text.goes_back(op, gone))
+            await self._say(live, ends.goes_back(op, gone))
             try:
                 await self.when_lost(op, gone)
             except UpbotError as error:
@@ -321,7 +321,7 @@ class Executor:
         await self._redraw(live)
         op, now = live.op, live.op.ended_at or self._clock.now()
         is_cancelled = op.state is State.CANCELLED
-        told = text.cancelled(op, live.views) if is_cancelled else text.finished(op, live.proofs, now)
+        told = ends.cancelled(op, live.views) if is_cancelled else ends.finished(op, live.proofs, now)
         await self._say(live, told)
         self._note(live, replace(op, is_end_told=True))
 
@@ -336,7 +336,7 @@ class Executor:
 
     async def _compare(self, live: _Live) -> None:
         """After its minutes, say what the change has brought; a bot that was away meanwhile says it late."""
-        op, step = live.op, text.comparison(live.op.plan)
+        op, step = live.op, comparison(live.op.plan)
         if step is None or op.state is not State.DONE or not op.survivors or op.is_compared:
             return
         await self._clock.sleep((op.ended_at or self._clock.now()) + step.after - self._clock.now())
@@ -349,9 +349,9 @@ class Executor:
         else:
             self._keep_speeds(op, facts)
             if isinstance(step, CompareThroughput):
-                await self._thread(live, text.throughput(op, facts, total))
+                await self._thread(live, comparing.throughput(op, facts, total))
             else:
-                await self._thread(live, text.beside_its_peers(op, step, facts))
+                await self._thread(live, comparing.beside_its_peers(op, step, facts))
         self._note(live, replace(live.op, is_compared=True))
 
     def _keep_speeds(self, op: Operation, facts: Mapping[str, ServerFacts]) -> None:
@@ -392,7 +392,7 @@ class Executor:
             now = self._clock.now()
             if live.op.pace is not None and now - last >= live.op.pace:
                 last += live.op.pace * ((now - last) // live.op.pace)
-                await self._thread(live, text.progress_note(live.op, live.views, now, self._outlook(live)))
+                await self._thread(live, progress.note(live.op, live.views, now, self._outlook(live)))
             await self._redraw(live)
 
     def saw(self, live: _Live, facts: Mapping[str, ServerFacts]) -> None:
@@ -407,7 +407,7 @@ class Executor:
         is_all = all(view is not None and view.verdict.readiness is Readiness.READY for view in left)
         if is_starting and left and is_all and not live.is_all_ready_told and not live.op.plan.stops_on_failure:
             live.is_all_ready_told = True
-            self._tasks.spawn(self._thread(live, text.all_ready(live.op, now)), name="all ready")
+            self._tasks.spawn(self._thread(live, progress.all_ready(live.op, now)), name="all ready")
 
     def phase_seen(self, live: _Live, server: str, facts: ServerFacts) -> None:
         """Note since when a server is in its phase."""
@@ -446,7 +446,7 @@ class Executor:
         self._tasks.spawn(self._thread(live, message), name=f"telling at once {live.op.id}")
 
     async def _head(self, live: _Live) -> None:
-        message = text.progress_head(live.op, live.views, self._clock.now(), NOTHING_KNOWN)
+        message = progress.head(live.op, live.views, self._clock.now(), NOTHING_KNOWN)
         ref = await self._post(Place(live.op.where.channel, live.op.where.thread), message)
         if ref is not None:
             live.shown = message
@@ -455,7 +455,7 @@ class Executor:
 
     async def _redraw(self, live: _Live) -> None:
         where = live.op.where
-        message = text.progress_head(live.op, live.views, self._clock.now(), self._outlook(live))
+        message = progress.head(live.op, live.views, self._clock.now(), self._outlook(live))
         if where.message is None or message == live.shown:
             return
         live.shown = message
@@ -537,7 +537,7 @@ class _Telling:
         self.executor.change(self.live, self.live.op.without(server, why))
 
     def crashed(self, server: str, why: str, facts: ServerFacts) -> None:
-        self.executor.tell_at_once(self.live, text.crashed(self.live.op, server, why, facts))
+        self.executor.tell_at_once(self.live, progress.crashed(self.live.op, server, why, facts))
 
     def said(self, text_: str) -> None:
         self.executor.tell_at_once(self.live, Message(line(text_)))
