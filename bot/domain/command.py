@@ -83,7 +83,35 @@ class DrawChart:
     span: timedelta
 
 
-Change = DrawChart | AckAlert | Adopt | CancelOpen | ReloadFleet | SetPace | SilenceAlerts | UnsilenceAlerts
+@dataclass(frozen=True, slots=True)
+class PutHold:
+    """Hold these servers for whoever says it."""
+
+    servers: tuple[str, ...]
+    until: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndHold:
+    """End these holds on these servers; none named: all of them."""
+
+    holds: tuple[str, ...]
+    servers: tuple[str, ...]
+
+
+Change = (
+    DrawChart
+    | AckAlert
+    | Adopt
+    | CancelOpen
+    | EndHold
+    | PutHold
+    | ReloadFleet
+    | SetPace
+    | SilenceAlerts
+    | UnsilenceAlerts
+)
 Decision = Reply | Plan | Change
 
 

@@ -27,7 +27,8 @@ class Grammar:
     ``options`` are words that begin with dashes; ``words`` are sub-commands ("stop", "start"); ``recalls`` means
     that without a target the last one named in the thread, or lately in the channel, is meant; ``rest`` is how many
     words are taken as they stand (more are talk). ``flags`` are the launch flags that may be typed along.
-    ``when`` takes words that say when ("2h", "03:12"), ``because`` a reason up to the end.
+    ``when`` takes words that say when ("2h", "03:12"), ``because`` a reason up to the end. ``lasts`` takes, behind the
+    targets, until when ("until 9:00", "for 30m", "2h"), and behind that a reason up to the end.
     """
 
     targets: bool = False
@@ -37,6 +38,7 @@ class Grammar:
     recalls: bool = False
     when: bool = False
     because: bool = False
+    lasts: bool = False
     rest: int = 0
     rest_like: str = ""
     options: tuple[str, ...] = ()

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from bot.domain.facts import JobFacts, JobState
 from bot.domain.fleet import Server
-from bot.domain.message import Line, line
+from bot.domain.guard import under_way
+from bot.domain.holds import hold_lines, hold_words
+from bot.domain.message import Line, Lines, Message, bold, code, line, says
 from bot.domain.operation import Operation
-from bot.domain.phrases import about, exact, span, stopwatch
+from bot.domain.phrases import about, count, exact, listing, names, span, stopwatch
 from bot.domain.readiness import Readiness
 from bot.domain.world import World
 
@@ -74,4 +76,16 @@ def footer(world: World) -> tuple[Line, ...]:
     ]
     live = [operation_line(one, world) for one in world.operations if one.is_live]
     rest = " · ".join(live) if live else "nothing else running"
-    return (line(" · ".join([*jobs, rest])),)
+    return (line(" · ".join([*jobs, rest])), *hold_lines(world.holds, world.fleet, world.now))
+
+
+def held_now(world: World) -> Message:
+    """All that is held: by people, a line each, and what live operations work on."""
+    everyone = [server.name for server in world.fleet.servers]
+    lines = [line(hold_words(hold, world.fleet, world.now)) for hold in world.holds]
+    for op in world.operations:
+        servers = names(op.plan.servers, everyone) if op.plan.servers else listing(one.words for one in op.held)
+        lines.append(line(f"{servers} held by {op.plan.verb} {under_way(op, world.now)} · {op.id}"))
+    if not lines:
+        return says(bold("Nothing is held. "), code("hold gpu3 2h why"))
+    return Message(line(bold(count(len(lines), "hold"))), (Lines(tuple(lines)),))

@@ -19,6 +19,8 @@ from bot.domain.command import Reply
 from bot.domain.errors import ChatError, StoreError, UpbotError
 from bot.domain.fleet import Role
 from bot.domain.guard import busy
+from bot.domain.holds import not_theirs, whose_press
+from bot.domain.leases import Hold
 from bot.domain.message import Message, plain_line, says
 from bot.domain.operation import Asked, InTheWay, Operation, Question, Where
 from bot.domain.people import refusal, role_of
@@ -78,7 +80,7 @@ class Desk:
         if asking is None:
             return
         world = await self._gatherer.whole(asking)
-        decision = asking.command.decide(asking.words, world, world.now)
+        decision = asking.decide(world, covered={op.by, *(hold.by for hold in op.plan.held)})
         if isinstance(decision, Reply):
             await self._chat.post(place, decision.message)
         elif isinstance(decision, Plan) and decision.needs_confirmation:
@@ -227,6 +229,10 @@ class Desk:
             self._scribe.not_accepted(question, why, user, place)
             await self._chat.whisper(place, user, says(why))
             return
+        if (told := not_theirs(question.plan, fleet, self._held_from(user), by, now)) is not None:
+            self._scribe.not_accepted(question, plain_line(told.headline), user, place)
+            await self._chat.whisper(place, user, told)
+            return
         self._scribe.accepted(question, user, place)
         if not self._store.end(nonce, Asked.PRESSED, by=by, at=now):
             await self._too_late(self._get(nonce), user, place)
@@ -237,7 +243,7 @@ class Desk:
             await self._edit(question, text.closed(question, Asked.PRESSED, by))
             await self._act(question, user, by)
         except InTheWay as error:
-            told = busy(error.operation, self._clock.now())
+            told = busy(error.operation, self._clock.now(), error.claim)
             self._came_to_nothing(question, plain_line(told.headline), user)
             await self._tell(question, told)
         except UpbotError as error:
@@ -264,6 +270,10 @@ class Desk:
             return f"{question.plan.verb} needs a second person: you asked for it yourself"
         return None
 
+    def _held_from(self, user: str) -> tuple[Hold, ...]:
+        """The holds that keep a press of theirs from counting: none for an admin."""
+        return () if role_of(self._gatherer.fleet(), user) >= Role.ADMIN else self._gatherer.holds()
+
     async def _act(self, question: Question, user: str, by: str) -> None:
         """Gather and decide again, and start only what was asked about."""
         place = Place(question.where.channel, question.where.thread)
@@ -272,7 +282,7 @@ class Desk:
             await self._void(question, "its words mean nothing any more, the fleet file has changed", user, place)
             return
         world = await self._gatherer.whole(asking)
-        decision = asking.command.decide(asking.words, world, world.now)
+        decision = asking.decide(world)
         if (who := self._called_off.get(question.nonce)) is not None:  # whoever said no has had the answer
             self._came_to_nothing(question, f"called off by {who}", user)
             await self._edit(question, text.closed(question, Asked.CANCELLED, who))
@@ -306,8 +316,8 @@ class Desk:
         if asking is None:
             return
         world = await self._gatherer.whole(asking)
-        decision = asking.command.decide(asking.words, world, world.now)
-        if isinstance(decision, Plan) and decision.stakes == question.plan.stakes:
+        decision = asking.decide(world)
+        if isinstance(decision, Plan) and _is_same(decision, question.plan):
             sight = world.sight
             await self._chat.post(place, text.looked_again(question.plan, sight, world.now))
             return
@@ -388,8 +398,13 @@ class Desk:
 
     def _who_may(self, plan: Plan) -> str:
         is_double = plan.verb in self._gatherer.fleet().limits.two_persons
-        return "a second operator's press" if is_double else "an operator's press"
+        return whose_press(plan) or ("a second operator's press" if is_double else "an operator's press")
 
     def _name(self, user: str) -> str:
         person = self._gatherer.fleet().person(user)
         return person.name if person is not None else user
+
+
+def _is_same(decision: Plan, asked: Plan) -> bool:
+    """Whether what was asked is still what there is to ask."""
+    return (decision.stakes, decision.held) == (asked.stakes, asked.held)
