@@ -64,9 +64,9 @@ def claims_of(fleet: Fleet, servers: Iterable[str]) -> tuple[Claim, ...]:
 
 
 def shared(some: Iterable[Claim], others: Iterable[Claim]) -> Claim | None:
-    """What both claim, as the others have it; of several the one that a person names first."""
-    wanted = set(some)
-    return min((one for one in others if one in wanted), key=lambda one: _RANK[one.kind], default=None)
+    """What both claim, as the first has it; of several the one that a person names first."""
+    taken = set(others)
+    return min((one for one in some if one in taken), key=lambda one: _RANK[one.kind], default=None)
 
 
 @dataclass(frozen=True, slots=True)

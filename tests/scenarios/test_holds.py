@@ -159,6 +159,18 @@ asked by bo · ana's or an admin's press, or yes 4283 · 5 m left\
     talk(scenario)
 
 
+def test_a_foreign_process_on_two_servers_gpus_needs_the_holder_of_either() -> None:
+    async def scenario(bot: Bot) -> None:
+        bot.fleet.run_all()
+        await bot.answer("hold gpu4 2h debugging")
+        for name in ("gpu3", "gpu4"):
+            bot.fleet.die(name)
+            bot.fleet.servers[name].foreign = Process(991, 5, ("python3", "train.py"), "bo", timedelta(hours=1))
+        assert "gpu4 held by ana since" in await bot.answer("kill 991", user="U2")
+
+    talk(scenario)
+
+
 def test_adopting_a_held_server_is_its_holders_word() -> None:
     async def scenario(bot: Bot) -> None:
         bot.fleet.run_all()

@@ -58,5 +58,5 @@ def test_what_cant_be_read_is_said(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as raw:
         raw.execute("UPDATE holds SET value = '{}'")
         raw.commit()
-    with pytest.raises(StoreError, match="a stored hold in .* can't be read"):
+    with pytest.raises(StoreError, match=r"a stored hold in .* can't be read"):
         SqlHolds(Database.file(path)).current()
