@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 
 from bot.domain.command import Command, Decision, PutHold, Reply
 from bot.domain.fleet import Role
-from bot.domain.holds import not_held
+from bot.domain.holds import not_held, servers_words
 from bot.domain.leases import REASON
 from bot.domain.message import bold, code, says
 from bot.domain.moments import ahead, time_of_day
-from bot.domain.phrases import names, span
+from bot.domain.phrases import span
 from bot.domain.saying import Grammar, Words
 from bot.domain.views import held_now
 from bot.domain.world import World
@@ -40,7 +40,7 @@ def decide(words: Words, world: World, now: datetime) -> Decision:
     if refused is not None:
         return Reply(refused, is_ok=False)
     if words.is_question:
-        who = names(servers, [server.name for server in world.fleet.servers])
+        who = servers_words(servers, world.fleet)
         return Reply(says(f"This would hold {who} for {by} until {time_of_day(until, now)}: nothing was done."))
     return PutHold(servers, until, words.rest[:REASON])
 

@@ -9,9 +9,8 @@ from datetime import datetime
 
 from bot.domain.command import Command, Decision, EndHold, Reply
 from bot.domain.fleet import Role
-from bot.domain.holds import hold_lines, releasable, released_words
+from bot.domain.holds import hold_lines, releasable, released_words, servers_words
 from bot.domain.message import Lines, Message, bold, code, line, says
-from bot.domain.phrases import names
 from bot.domain.saying import Grammar, Words
 from bot.domain.world import World
 
@@ -26,7 +25,7 @@ def decide(words: Words, world: World, now: datetime) -> Decision:
         lines = hold_lines(others, world.fleet, now)
         return Reply(Message(line(head, " takes it over. Nothing was done."), (Lines(lines),)), is_ok=False)
     if not may:
-        who = names(servers, [server.name for server in world.fleet.servers])
+        who = servers_words(servers, world.fleet)
         return Reply(says(f"Nobody holds {who}: nothing to release." if servers else "You hold nothing."))
     if words.is_question:
         return Reply(says(f"This would release {released_words(may, servers, world.fleet)}: nothing was done."))

@@ -21,6 +21,9 @@ from bot.domain.phrases import names, span
 from bot.domain.plan import Plan, StopJob, TakeOver
 from bot.domain.world import World
 
+LONGEST = 120
+"""Characters of servers' names in a line."""
+
 
 class Held(UserError):
     """Somebody's hold was set on it since it was decided."""
@@ -29,9 +32,15 @@ class Held(UserError):
         super().__init__(f"{hold.by} holds {hold.what} now: nothing was done. Say it again")
 
 
+def servers_words(servers: Sequence[str], fleet: Fleet) -> str:
+    """Servers as they are told in a line: "gpu4-gpu7"; too many apart are counted."""
+    told = names(servers, [server.name for server in fleet.servers])
+    return told if len(told) <= LONGEST else f"{len(servers)} servers"
+
+
 def hold_words(hold: Hold, fleet: Fleet, now: datetime) -> str:
     """A hold in one line: "gpu4-gpu7 held by ana since 12 m, until 09:00 UTC: eval running"."""
-    who = names(hold.servers, [server.name for server in fleet.servers])
+    who = servers_words(hold.servers, fleet)
     told = f"{who} held by {hold.by} since {span(now - hold.since)}, until {time_of_day(hold.until, now)}"
     return told + (f": {hold.reason}" if hold.reason else "")
 
@@ -178,4 +187,4 @@ def releasable(
 def released_words(holds: Sequence[Hold], servers: Collection[str], fleet: Fleet) -> str:
     """What is free again: "gpu4, gpu5"."""
     free = [name for hold in holds for name in hold.servers if not servers or name in servers]
-    return names(free, [server.name for server in fleet.servers])
+    return servers_words(free, fleet)

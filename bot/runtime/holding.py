@@ -14,12 +14,12 @@ import structlog
 from bot.domain.command import EndHold, PutHold
 from bot.domain.errors import StoreError, UpbotError, UserError
 from bot.domain.fleet import Fleet
-from bot.domain.holds import not_held, released_words
+from bot.domain.holds import not_held, released_words, servers_words
 from bot.domain.leases import REASON, Hold, alive, claims_of
 from bot.domain.message import Mention, Message, Part, bold, line, plain_line, says
 from bot.domain.moments import time_of_day
 from bot.domain.operation import Operation, State
-from bot.domain.phrases import names, span
+from bot.domain.phrases import span
 from bot.domain.plan import TakeOver
 from bot.engines._reading.redact import redact
 from bot.ports import Chat, Clock, Holds, Place
@@ -89,11 +89,11 @@ class Holding:
             where.channel,
             where.thread,
         )
-        self._scribe.held(hold, f"{hold.id} until {time_of_day(hold.until, now)}", words, user, place)
+        self._scribe.held(hold.servers, f"{hold.id} until {time_of_day(hold.until, now)}", words, user, place)
         mine = [one for one in holds if one.by == by and set(one.servers) & set(hold.servers)]
         self._change(*_cut(mine, hold.servers), hold)
         self._wait_for(hold)
-        who = names(hold.servers, [server.name for server in fleet.servers])
+        who = servers_words(hold.servers, fleet)
         until = f"until {time_of_day(hold.until, now)}, in {span(hold.until - now)}"
         return says(bold(f"Held: {who}"), f" by {by} {until}" + (f": {hold.reason}" if hold.reason else ""))
 
@@ -102,9 +102,10 @@ class Holding:
         holds = [hold for hold in self.live() if hold.id in wanted.holds]
         if not holds:
             return says("That hold is over already.")
+        servers = wanted.servers or [name for hold in holds for name in hold.servers]
         free = released_words(holds, wanted.servers, self._fleet())
-        self._scribe.held(holds[0], f"released {free}", words, user, place)
-        self._change(*_cut(holds, wanted.servers or [name for hold in holds for name in hold.servers]))
+        self._scribe.held(servers, f"released {free}", words, user, place)
+        self._change(*_cut(holds, servers))
         return says(bold("Released: "), free, ".")
 
     # Taking over
@@ -112,8 +113,8 @@ class Holding:
     async def take_over(self, op: Operation, step: TakeOver, teller: Teller) -> None:
         """Do the one step of a takeover, by looking: what is over already, or passed on already, is left."""
         told = [await self._rob(id_, op) for id_ in step.operations]
-        told += [await self._pass_on(hold, op, step) for hold in self.live() if hold.id in step.holds]
-        teller.note(" · ".join(told) or "all of it was over already")
+        told += [await self._pass_on(id_, op, step) for id_ in step.holds]
+        teller.note(" · ".join(told))
 
     async def _rob(self, id_: str, op: Operation) -> str:
         robbed = await self._executor.take(id_, op.by)
@@ -124,8 +125,11 @@ class Holding:
         await self._tell_robbed(robbed.by, "", Place(robbed.where.channel, robbed.where.thread), op, told)
         return told
 
-    async def _pass_on(self, hold: Hold, op: Operation, step: TakeOver) -> str:
+    async def _pass_on(self, id_: str, op: Operation, step: TakeOver) -> str:
         now, fleet = self._clock.now(), self._fleet()
+        hold = next((one for one in self.live() if one.id == id_), None)
+        if hold is None:
+            return f"{id_} was over already"
         servers = hold.shares(claims_of(fleet, step.servers)) or hold.servers
         part = hold.only(servers) or hold
         reason = f"taken over from {hold.by}" + (f" ({hold.reason})" if hold.reason else "")
@@ -136,7 +140,7 @@ class Holding:
         self._change(ended, kept, mine)
         self._wait_for(mine)
         self._scribe.hold_ended(hold, f"{part.what} taken over by {op.by}")
-        who = names(servers, [server.name for server in fleet.servers])
+        who = servers_words(servers, fleet)
         told = f"{who} held by {op.by} until {time_of_day(mine.until, now)}, was {hold.by}'s"
         await self._tell_robbed(hold.by, hold.user, Place(hold.channel, hold.thread), op, told)
         return told
@@ -171,7 +175,7 @@ class Holding:
             _log.warning("hold_end_not_written", hold=hold.id, error=str(error))
             return
         self._scribe.hold_ended(found, "its time was over")
-        who = names(found.servers, [server.name for server in self._fleet().servers])
+        who = servers_words(found.servers, self._fleet())
         told = says(f"{found.by}'s hold on {who} is over", f" ({found.reason})." if found.reason else ".")
         await self._say(Place(found.channel, found.thread), told)
 

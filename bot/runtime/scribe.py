@@ -56,10 +56,10 @@ class Scribe:
         """A press counts."""
         self.audit.write(self._press(Result.ACCEPTED, question, user, place))
 
-    def held(self, hold: Hold, why: str, words: str, user: str, place: Place) -> None:
-        """Somebody holds something from now on, or not any more."""
+    def held(self, servers: Sequence[str], why: str, words: str, user: str, place: Place) -> None:
+        """Somebody holds servers from now on, or not any more."""
         entry = self._said(Result.DONE, words, user, place.channel)
-        self.audit.write(replace(entry, why=why, servers=hold.servers))
+        self.audit.write(replace(entry, why=why, servers=tuple(servers)))
 
     def begins(self, op: Operation, question: str | None = None) -> None:
         """An operation begins: the last gate before anything is touched, whoever asked for it."""

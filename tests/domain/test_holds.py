@@ -5,14 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from bot.domain.command import Reply
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.domain.command import PutHold, Reply
 from bot.domain.facts import Sight
 from bot.domain.fleet import Role
 from bot.domain.holds import guarded, hold_lines, touched, unasked, whose_press
 from bot.domain.leases import Hold, claims_of
 from bot.domain.message import plain, plain_line, says
 from bot.domain.plan import AwaitFree, Plan, StopJob, TakeOver, grown_harm
+from bot.domain.saying import Words
+from bot.domain.words import interpret
 from bot.domain.world import World
+from handlers.hold import COMMAND as HOLD
 from handlers.holds import COMMAND as HOLDS
 from handlers.restart import COMMAND as RESTART
 from tests.jumping import START
@@ -78,6 +84,24 @@ def test_a_refusal_names_the_hold_before_its_buttons_and_what_only_looks_does_no
     assert guarded(told, RESTART, world()) is told
     assert guarded(told, HOLDS, world(ANA)) is told
     assert guarded(Reply(says("yes")), RESTART, world(ANA)) == Reply(says("yes"))
+
+
+@given(
+    st.text(max_size=60)
+    | st.from_regex(r"(until |for )?[0-9]{1,4}(:[0-9]{2}|[smhdw])( [0-9]{1,4}[mhw]){0,9} x", fullmatch=True)
+)
+def test_whatever_is_said_a_hold_ends_within_a_week_or_is_none(text: str) -> None:
+    words = interpret(f"hold gpu3 {text}", fleet=FLEET, commands=(HOLD,), channel="C1", mentions_bot=True)
+    if not isinstance(words, Words):
+        return
+    here = replace(world(), targets=FLEET.servers[3:4])
+    decision = HOLD.decide(words, here, START)
+    if isinstance(decision, PutHold):
+        assert START < decision.until <= START + timedelta(days=7)
+        assert len(decision.reason) <= 200
+        assert decision.servers == ("gpu3",)
+    else:
+        assert isinstance(decision, Reply)
 
 
 def test_of_many_holds_the_first_few_are_named() -> None:

@@ -8,11 +8,16 @@ from datetime import timedelta
 import pytest
 from inline_snapshot import snapshot
 
+from bot.chats.slack.render import render
+from bot.demo.workspace.blocks import problems
 from bot.domain.audit import sentence
 from bot.domain.facts import JobState, Process
 from bot.domain.fleet import Fallback, Fleet, Person, Role
 from bot.domain.leases import Hold, claims_of
+from bot.domain.message import Message
+from bot.ports import Ref
 from tests.jumping import run
+from tests.scenarios.test_attack_injection import HOSTILE, live_markup
 from tests.scenarios.test_restart import OOM
 from tests.tester import Bot, Post, first_night, talk
 
@@ -439,6 +444,46 @@ def test_a_reason_is_text_without_keys_and_of_bounded_length() -> None:
         assert "sk-abcdef" not in hold.reason
         assert "sk-abcdef" not in await bot.answer("status")
         assert hold.reason.startswith("<!channel> `x` $(id) api_key=*** yyy")
+
+    talk(scenario)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=["mentions", "markup", "lines", "marks", "long", "nothing"])
+def test_a_hostile_reason_is_shown_as_text_in_valid_blocks(text: str) -> None:
+    async def scenario(bot: Bot) -> None:
+        bot.fleet.run_all()
+        for words in (f"hold gpu3 2h {text[:300]}", "holds", "status", "restart gpu3", "adopt gpu3", "steal gpu3"):
+            await bot.answer(words, user="U1" if words.startswith("hold") else "U2")
+        await bot.advance(2 * 3600)
+        assert bot.last.text.startswith("ana's hold on gpu3 is over")
+        for post in bot.chat.posts:
+            shown = render(post.message)
+            assert list(problems(shown["blocks"])) == []
+            assert live_markup(shown["blocks"]) == []
+            assert "<!channel>" not in shown["text"]
+
+    talk(scenario)
+
+
+def test_a_cancel_while_a_step_is_being_shown_keeps_it_from_beginning() -> None:
+    """The chat takes its time to show the step; whoever says stop meanwhile has stopped it."""
+
+    async def scenario(bot: Bot) -> None:
+        bot.fleet.run_all()
+        edit = bot.chat.edit
+
+        async def slow(ref: Ref, message: Message) -> None:
+            await bot.advance(2)
+            await edit(ref, message)
+
+        await bot.answer("restart gpu4 no_buffer")
+        bot.chat.edit = slow  # type: ignore[method-assign]
+        bot.press("Restart gpu4")
+        await bot.advance(3)
+        bot.say("stop")
+        await bot.advance(30)
+        assert bot.fleet.signalled == []
+        assert bot.last.text.startswith("Stopped before anything was touched.")
 
     talk(scenario)
 
