@@ -1,6 +1,6 @@
 """Take over what an operation or somebody's hold has: asked first, pressed, and told to whoever had it.
 
-steal gpu3
+steal gpu3        steal op-12
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from bot.domain.command import Command, Decision, Reply
 from bot.domain.fleet import Role
 from bot.domain.guard import under_way, whom
 from bot.domain.holds import hold_words
-from bot.domain.leases import Hold, claims_of, shared
+from bot.domain.leases import Claim, Hold, claims_of, shared
 from bot.domain.message import Line, Lines, Message, Small, bold, code, line, says
 from bot.domain.operation import Operation
 from bot.domain.phrases import listing
@@ -22,20 +22,21 @@ from bot.domain.world import World
 
 
 def decide(words: Words, world: World, now: datetime) -> Decision:
-    """Plan the takeover of all that is held of these servers by others."""
+    """Plan the takeover of all that is held by others of these servers, or of an operation by its id."""
     del now
-    if not words.named:
+    if not words.named and not words.words:
         return Reply(says(bold("Steal which? "), code("steal gpu3"), ". Nothing was done."), is_ok=False)
-    servers = tuple(server.name for server in world.targets)
+    targets = world.targets if words.named else ()
+    servers = tuple(server.name for server in targets)
     wanted, by = claims_of(world.fleet, servers), world.fleet.name_of(world.asker)
-    operations = [op for op in world.operations if op.is_live and shared(wanted, op.held) is not None]
+    operations = [op for op in world.operations if _is_meant(op, words.words, wanted)]
     holds = [hold for hold in world.holds if shared(wanted, hold.claims) is not None]
     others = [hold for hold in holds if hold.by != by]
+    who = listing([*([whom(world, targets)] if targets else []), *words.words])
     if not operations and not others:
-        who = whom(world, world.targets)
         told = f"You hold {who} yourself; release ends that." if holds else f"Nobody holds {who}: nothing to steal."
         return Reply(says(told))
-    title = f"Steal {whom(world, world.targets)}"
+    title = f"Steal {who}"
     return Plan(
         "steal",
         title,
@@ -49,6 +50,12 @@ def decide(words: Words, world: World, now: datetime) -> Decision:
         ),
         is_preview=words.is_question,
     )
+
+
+def _is_meant(op: Operation, ids: Sequence[str], wanted: Sequence[Claim]) -> bool:
+    """Whether a live operation is named, or holds what is named; a takeover is over in seconds by itself."""
+    is_takeover = any(isinstance(step, TakeOver) for step in op.plan.steps)
+    return op.is_live and not is_takeover and (op.id in ids or shared(wanted, op.held) is not None)
 
 
 def _question(title: str, operations: Sequence[Operation], holds: Sequence[Hold], world: World) -> Message:
@@ -72,11 +79,11 @@ def _stake(id_: str, state: str) -> Stake:
 COMMAND = Command(
     name="steal",
     summary="take over what an operation or somebody's hold has; asks first, and tells whoever had it",
-    usage="steal <servers>",
-    examples=("steal gpu3",),
+    usage="steal <servers or operation>",
+    examples=("steal gpu3", "steal op-12"),
     decide=decide,
     role=Role.OPERATOR,
-    grammar=Grammar(targets=True),
+    grammar=Grammar(targets=True, operations=True),
     changes=True,
     is_everyday=True,
 )

@@ -117,8 +117,8 @@ def busy(operation: Operation, now: datetime, claim: Claim | None = None) -> Mes
     """The answer to a command or a press that another operation is in the way of; ``claim`` is what both want."""
     what = f"{claim.words} is held by " if claim is not None and claim.kind in (Kind.GPU, Kind.PORT) else ""
     buttons = [Button("Show", Says("status")), Button("Cancel that", Says(f"cancel {operation.id}"))]
-    if claim is not None and claim.of:
-        buttons.append(Button("Steal…", Says(f"steal {claim.of}")))
+    if claim is not None and claim.kind not in (Kind.OPERATION, Kind.HOLD):
+        buttons.append(Button("Steal…", Says(f"steal {claim.of or operation.id}")))
     return Message(
         line(bold(f"Busy: {what}{operation.plan.verb}"), f" {under_way(operation, now)}"), (Buttons(tuple(buttons)),)
     )

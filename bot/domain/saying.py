@@ -28,7 +28,8 @@ class Grammar:
     that without a target the last one named in the thread, or lately in the channel, is meant; ``rest`` is how many
     words are taken as they stand (more are talk). ``flags`` are the launch flags that may be typed along.
     ``when`` takes words that say when ("2h", "03:12"), ``because`` a reason up to the end. ``lasts`` takes, behind the
-    targets, until when ("until 9:00", "for 30m", "2h"), and behind that a reason up to the end.
+    targets, until when ("until 9:00", "for 30m", "2h"), and behind that a reason up to the end. ``operations``
+    takes ids of operations ("op-12") as words.
     """
 
     targets: bool = False
@@ -39,6 +40,7 @@ class Grammar:
     when: bool = False
     because: bool = False
     lasts: bool = False
+    operations: bool = False
     rest: int = 0
     rest_like: str = ""
     options: tuple[str, ...] = ()

@@ -39,6 +39,7 @@ _MEANS_US = re.compile(
     r"them|thing|things"
 )
 """Words that a person in a hurry says to the bot although they name nothing: those deserve a hint."""
+_OPERATION = re.compile(r"op-[0-9]{1,9}")
 _SAFE = re.compile(r"(no|nope|stop|wait|don'?t|cancel|abort|halt)\b(?!-)", re.IGNORECASE)
 _IS_UP = re.compile(
     r"(it('?s)?|they('?re)?|all|everything('?s)?|the servers?)?\s*(is|are)?\s*(still\s+|already\s+)?"
@@ -189,7 +190,7 @@ class _Reading:
         grammar, word = self.command.grammar, token.lower()
         if word in grammar.options:
             self.values = replace(self.values, options=self.values.options | {word})
-        elif word in grammar.words:
+        elif word in grammar.words or (grammar.operations and _OPERATION.fullmatch(word)):
             self.values = replace(self.values, words=(*self.values.words, word))
         elif grammar.targets and (servers := self.fleet.select(token)):
             self.names.extend(server.name for server in servers)

@@ -20,7 +20,7 @@ from bot.domain.message import Mention, Message, Part, bold, line, plain_line, s
 from bot.domain.moments import time_of_day
 from bot.domain.operation import Operation, State
 from bot.domain.phrases import span
-from bot.domain.plan import TakeOver
+from bot.domain.plan import StartServers, TakeOver
 from bot.engines._reading.redact import redact
 from bot.ports import Chat, Clock, Holds, Place
 from bot.runtime.executor import Executor
@@ -120,7 +120,10 @@ class Holding:
         robbed = await self._executor.take(id_, op.by)
         if robbed is None or robbed.state is not State.CANCELLED:
             return f"{id_} was over already"
-        left = "what it has launched is left as it is" if robbed.launched else "it has launched nothing"
+        steps = zip(robbed.plan.steps, robbed.progress, strict=True)
+        # A launch that was broken off may have reached its host all the same, so a step that was begun counts.
+        has_begun = any(isinstance(one, StartServers) and done.note for one, done in steps)
+        left = "what it has launched is left as it is" if has_begun else "it has launched nothing"
         told = f"{robbed.plan.title} ({id_}) is cancelled, {left}"
         await self._tell_robbed(robbed.by, "", Place(robbed.where.channel, robbed.where.thread), op, told)
         return told

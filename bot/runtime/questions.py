@@ -398,7 +398,9 @@ class Desk:
 
     def _who_may(self, plan: Plan) -> str:
         is_double = plan.verb in self._gatherer.fleet().limits.two_persons
-        return whose_press(plan) or ("a second operator's press" if is_double else "an operator's press")
+        if (holders := whose_press(plan)) is not None:
+            return f"{holders}, not the asker's" if is_double else holders
+        return "a second operator's press" if is_double else "an operator's press"
 
     def _name(self, user: str) -> str:
         person = self._gatherer.fleet().person(user)

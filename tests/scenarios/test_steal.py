@@ -195,6 +195,41 @@ def test_what_is_ones_own_and_what_nobody_has_is_not_stolen() -> None:
     talk(scenario)
 
 
+def test_an_operation_without_servers_is_stolen_by_its_id() -> None:
+    async def scenario(bot: Bot) -> None:
+        bot.fleet.run_all()
+        bot.fleet.job_state = JobState.RUNNING
+        bot.jobs.never_stops = True
+        await bot.answer("job stop", within=20)
+        assert await bot.answer("job stop", user="U2") == snapshot("""\
+Busy: job stop by ana since 20 s, step 1 of 1 (stopping job datagen)
+[Show] [Cancel that] [Steal…]\
+""")
+        bot.press("Steal…", user="U2")
+        await bot.advance(1)
+        assert bot.last.text.startswith("Steal op-1?\nStop job datagen (op-1) by ana since 21 s, step 1 of 1")
+        bot.press("Steal op-1", user="U2")
+        await bot.advance(5)
+        assert bot.executor.live() == ()
+        assert await bot.answer("steal op-1", user="U2") == "Nobody holds op-1: nothing to steal."
+        assert (await bot.answer("steal op-x", user="U2", mentions=True)).startswith("I don't know op-x.")
+
+    talk(scenario)
+
+
+def test_with_two_persons_the_thief_is_not_the_asker() -> None:
+    async def scenario(bot: Bot) -> None:
+        await bot.answer("hold gpu4 2h")
+        assert "a second operator's press" in await bot.answer("steal gpu4", user="U2")
+        bot.press("Steal gpu4", user="U2")
+        await bot.advance(1)
+        assert bot.last.text == "steal needs a second person: you asked for it yourself"
+        assert "ana's or an admin's press, not the asker's" in await bot.answer("start gpu4")
+
+    fleet = first_night()
+    talk(scenario, replace(fleet, limits=replace(fleet.limits, two_persons=("steal", "start"))))
+
+
 TWO_CHANNELS = (Channel("fleet", ("C1",), ("ct200",)), Channel("other", ("C2",), ("ct200",)))
 
 
