@@ -171,7 +171,7 @@ def not_held(
         return Message(head, (Lines(hold_lines(others, fleet, now)), _steal(others[0])))
     mine = {name for hold in holds if hold.by == by for name in hold.servers}
     new = claims_of(fleet, [name for name in servers if name not in mine])
-    taken = in_the_way(new, [op for op in operations if op.by != by])
+    taken = in_the_way(new, [op for op in operations if op.owner != by])
     return busy(taken[0], now, taken[1]) if taken is not None else None
 
 

@@ -95,6 +95,11 @@ class Operation:
         return self.claims or claims(self.plan, Fleet())
 
     @property
+    def owner(self) -> str:
+        """Who has asked for it, also of what goes back by itself ("ana, going back")."""
+        return self.by.partition(", ")[0]
+
+    @property
     def is_live(self) -> bool:
         """Whether it still may do something."""
         return self.state in (State.RUNNING, State.CANCELLING)

@@ -125,7 +125,7 @@ class Holding:
         has_begun = any(isinstance(one, StartServers) and done.note for one, done in steps)
         left = "what it has launched is left as it is" if has_begun else "it has launched nothing"
         told = f"{robbed.plan.title} ({id_}) is cancelled, {left}"
-        await self._tell_robbed(robbed.by, "", Place(robbed.where.channel, robbed.where.thread), op, told)
+        await self._tell_robbed(robbed.owner, "", Place(robbed.where.channel, robbed.where.thread), op, told)
         return told
 
     async def _pass_on(self, id_: str, op: Operation, step: TakeOver) -> str:

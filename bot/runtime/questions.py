@@ -80,7 +80,7 @@ class Desk:
         if asking is None:
             return
         world = await self._gatherer.whole(asking)
-        decision = asking.decide(world, covered={op.by, *(hold.by for hold in op.plan.held)})
+        decision = asking.decide(world, covered={op.owner, *(hold.by for hold in op.plan.held)})
         if isinstance(decision, Reply):
             await self._chat.post(place, decision.message)
         elif isinstance(decision, Plan) and decision.needs_confirmation:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from random import Random
 
 import pytest
 from inline_snapshot import snapshot
@@ -13,6 +14,7 @@ from bot.demo.workspace.blocks import problems
 from bot.domain.audit import sentence
 from bot.domain.facts import JobState, Process
 from bot.domain.fleet import Fallback, Fleet, Person, Role
+from bot.domain.holds import unasked
 from bot.domain.leases import Hold, claims_of
 from bot.domain.message import Message
 from bot.ports import Ref
@@ -486,6 +488,72 @@ def test_a_cancel_while_a_step_is_being_shown_keeps_it_from_beginning() -> None:
         assert bot.last.text.startswith("Stopped before anything was touched.")
 
     talk(scenario)
+
+
+def test_a_hold_between_the_decision_and_the_beginning_keeps_it_from_beginning() -> None:
+    """A dead server needs no press; the sign on the message takes its time, and the hold comes meanwhile."""
+
+    async def scenario(bot: Bot) -> None:
+        react = bot.chat.react
+
+        async def slow(ref: Ref, sign: str, *, on: bool = True) -> None:
+            await bot.advance(2)
+            await react(ref, sign, on=on)
+
+        bot.chat.react = slow  # type: ignore[method-assign]
+        bot.say("start gpu4", user="U2")
+        await bot.advance(1)
+        bot.chat.react = react  # type: ignore[method-assign]
+        bot.say("hold gpu4 2h")
+        await bot.advance(5)
+        assert bot.last.text == "ana holds gpu4 now: nothing was done. Say it again"
+        assert bot.fleet.started == []
+
+    talk(scenario)
+
+
+SAID = (
+    *("hold gpu3 10m", "hold gpu2-4 5m why", "hold gpu5 1m", "release", "release gpu3", "steal gpu3", "steal gpu2-5"),
+    *("restart gpu3 no_buffer --again", "restart gpu2-5 --again", "stop gpu4", "start gpu4", "start all", "cancel"),
+)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_people_do_nothing_begins_on_what_another_one_holds(seed: int) -> None:
+    """Who began an operation held all that it touches, or is an admin; whatever was set by the instant it began."""
+    random = Random(seed)  # noqa: S311 - the same nights in every run
+    held: dict[datetime, tuple[Hold, ...]] = {}
+
+    async def scenario(bot: Bot) -> None:
+        live = bot.executor.holds
+
+        def spying() -> tuple[Hold, ...]:
+            held[bot.clock.now()] = tuple(live())
+            return held[bot.clock.now()]
+
+        bot.executor.holds = spying
+        bot.fleet.run_all()
+        for _ in range(50):
+            user = random.choice(("U1", "U2", "U4"))
+            cards = [post for post in bot.posts() if post.buttons]
+            if cards and random.random() < 0.5:
+                card = random.choice(cards[-3:])
+                bot.press(random.choice(card.buttons).label, user=user, post=card)
+            else:
+                bot.say(random.choice(SAID), user=user)
+            await bot.advance(random.choice((0.0, 0.03, 0.2, 3.0, 20.0)))
+        await bot.advance(600)
+        began = [op for op in bot.operations.recent(99) if op.plan.verb != "steal"]
+        for op in began:
+            assert unasked(op.plan, bot.fleet_value, held[op.started_at]) is None
+            assert op.by == "dee" or all(hold.by == op.by for hold in op.plan.held)
+        assert bot.executor.live() == ()
+        holds = bot.holding.live()
+        assert len([name for hold in holds for name in hold.servers]) == len(
+            {n for hold in holds for n in hold.servers}
+        )
+
+    talk(scenario, with_admin())
 
 
 def test_the_audit_has_it_all() -> None:
