@@ -514,11 +514,11 @@ def test_a_hold_between_the_decision_and_the_beginning_keeps_it_from_beginning()
 
 SAID = (
     *("hold gpu3 10m", "hold gpu2-4 5m why", "hold gpu5 1m", "release", "release gpu3", "steal gpu3", "steal gpu2-5"),
-    *("restart gpu3 no_buffer --again", "restart gpu2-5 --again", "stop gpu4", "start gpu4", "start all", "cancel"),
+    *("restart gpu3 no_buffer --again", "restart gpu2-5 --again", "stop gpu4", "start gpu4", "start all"),
 )
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_whatever_people_do_nothing_begins_on_what_another_one_holds(seed: int) -> None:
     """Who began an operation held all that it touches, or is an admin; whatever was set by the instant it began."""
     random = Random(seed)  # noqa: S311 - the same nights in every run
@@ -533,15 +533,15 @@ def test_whatever_people_do_nothing_begins_on_what_another_one_holds(seed: int) 
 
         bot.executor.holds = spying
         bot.fleet.run_all()
-        for _ in range(50):
+        for _ in range(120):
             user = random.choice(("U1", "U2", "U4"))
             cards = [post for post in bot.posts() if post.buttons]
             if cards and random.random() < 0.5:
                 card = random.choice(cards[-3:])
-                bot.press(random.choice(card.buttons).label, user=user, post=card)
+                bot.press(card.buttons[0].label, user=user, post=card)
             else:
                 bot.say(random.choice(SAID), user=user)
-            await bot.advance(random.choice((0.0, 0.03, 0.2, 3.0, 20.0)))
+            await bot.advance(random.choice((0.0, 0.03, 0.2, 3.0, 20.0, 90.0)))
         await bot.advance(600)
         began = [op for op in bot.operations.recent(99) if op.plan.verb != "steal"]
         for op in began:
