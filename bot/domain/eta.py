@@ -124,22 +124,22 @@ def longest_in(
     return max((one.phases[phase.value] for one in past if phase.value in one.phases), default=None)
 
 
-def _past(
-    starts: Sequence[StartRecord], server: str, profile: str, phase: Phase | None, warmth: Warmth
-) -> list[StartRecord]:
-    """The good starts to compare with, the newest few."""
-    good = [one for one in starts if one.is_ready and one.profile == profile and _is_alike(one.caches, warmth)]
-    if phase is Phase.JIT_COMPILING and any(one.phases for one in good):
-        good = [one for one in good if phase.value in one.phases]
-    mine = [one for one in good if one.server == server] or good
-    return mine[-LONGEST_HISTORY:]
-
-
-def _is_alike(past: Warmth, warmth: Warmth) -> bool:
+def is_alike(past: Warmth, warmth: Warmth) -> bool:
     """Whether a past start may say something of one that found its caches like this."""
     if warmth is Warmth.COLD:
         return past is Warmth.COLD
     return warmth is Warmth.UNKNOWN or past is not Warmth.COLD
+
+
+def _past(
+    starts: Sequence[StartRecord], server: str, profile: str, phase: Phase | None, warmth: Warmth
+) -> list[StartRecord]:
+    """The good starts to compare with, the newest few."""
+    good = [one for one in starts if one.is_ready and one.profile == profile and is_alike(one.caches, warmth)]
+    if phase is Phase.JIT_COMPILING and any(one.phases for one in good):
+        good = [one for one in good if phase.value in one.phases]
+    mine = [one for one in good if one.server == server] or good
+    return mine[-LONGEST_HISTORY:]
 
 
 def _rest(start: StartRecord, phase: Phase | None, in_phase: timedelta) -> float:

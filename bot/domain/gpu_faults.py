@@ -22,9 +22,11 @@ class Gravity(IntEnum):
     """It explains no trouble by itself."""
     ECHO = 1
     """What a process' end leaves behind, whatever ended it."""
-    APPLICATION = 2
+    STOPPED = 2
+    """The driver stopped the program; another line may say why."""
+    APPLICATION = 3
     """A kernel or an address of the program was wrong; the GPU is well."""
-    GPU = 3
+    GPU = 4
     """The GPU itself: it must be reset, or more."""
 
 
@@ -48,7 +50,7 @@ XIDS: Mapping[int, Meaning] = {
     32: Meaning(
         "corrupted commands over PCIe", f"{_RESTART}; again and again: check the PCIe link", Gravity.APPLICATION
     ),
-    43: Meaning("stopped by a fault of the program", _RESTART, Gravity.ECHO),
+    43: Meaning("stopped by a fault of the program", _RESTART, Gravity.STOPPED),
     45: Meaning("its process ended and was cleaned up", "look for an Xid before it", Gravity.ECHO),
     46: Meaning("GPU stopped processing", _RESET, Gravity.GPU),
     48: Meaning("uncorrectable (double bit) memory error", _RESET, Gravity.GPU),
@@ -82,7 +84,7 @@ XIDS: Mapping[int, Meaning] = {
     172: Meaning("uncorrectable memory error (SRAM)", _RESET, Gravity.GPU),
 }
 _UNKNOWN = Meaning("", "see NVIDIA's Xid catalog", Gravity.NOTE)
-_AMD_TIMEOUT = Meaning("", f"{_RESTART}; again and again: reset the GPU or reboot the host", Gravity.GPU)
+_AMD = Meaning("", f"{_RESTART}; again and again: reset the GPU or reboot the host", Gravity.GPU)
 
 BEFORE = timedelta(minutes=5)
 """How long before a server's trouble began a fault may have come and still be its reason."""
@@ -91,49 +93,65 @@ TELLING = timedelta(hours=1)
 """How long a fault is told of a server that is well all the same."""
 
 
-def meaning(fault: GpuFault) -> Meaning:
-    """What it says; of a number that no table has, only the number and the driver's words are known."""
-    if fault.code is None:
-        return _AMD_TIMEOUT
-    return XIDS.get(fault.code, _UNKNOWN)
+def meaning(code: int | None) -> Meaning:
+    """What an Xid says, None being AMD's driver; of a number that no table has nothing is known."""
+    return _AMD if code is None else XIDS.get(code, _UNKNOWN)
 
 
-def named(fault: GpuFault) -> str:
-    """Which, where and what: "Xid 79 on GPU 3: fallen off the bus"."""
+def named(code: int | None, where: str, words: str = "") -> str:
+    """Which, where and what: "Xid 79 on GPU 3: fallen off the bus"; ``words`` are the driver's, for want of better."""
+    what = meaning(code).words or words
+    head = where if code is None else f"Xid {code} on {where}"
+    return f"{head}: {what}" if what else head
+
+
+def is_grave(fault: GpuFault) -> bool:
+    """Whether it is more than a note or an echo."""
+    return meaning(fault.code).gravity > Gravity.ECHO
+
+
+def _of(fault: GpuFault) -> str:
     where = f"GPU {fault.gpu}" if fault.gpu is not None else f"the GPU at {fault.pci}"
-    what = meaning(fault).words or fault.words
-    if fault.code is None:
-        return f"{where}: {what}"
-    return f"Xid {fault.code} on {where}" + (f": {what}" if what else "")
+    return named(fault.code, where, fault.words)
 
 
 def said(fault: GpuFault, now: datetime) -> str:
     """A fault with its age and its remedy, as a line for people."""
     often = f", {fault.times} times" if fault.times > 1 else ""
-    return f"{named(fault)}, {span(now - fault.at)} ago{often}; {meaning(fault).remedy}"
+    return f"{_of(fault)}, {span(now - fault.at)} ago{often}; {meaning(fault.code).remedy}"
+
+
+def beside(fault: GpuFault, since: datetime) -> str:
+    """A fault beside a trouble: "Xid 79 on GPU 3: fallen off the bus, 2 m before; reboot the host"."""
+    return f"{_of(fault)}, {apart(since - fault.at)}; {meaning(fault.code).remedy}"
+
+
+def apart(before: timedelta) -> str:
+    """How long before something else, or after it."""
+    if abs(before) < timedelta(seconds=2):
+        return "just then"
+    return f"{span(before)} before" if before > timedelta() else f"{span(-before)} after"
 
 
 def reason(faults: Sequence[GpuFault] | None, since: datetime, now: datetime) -> GpuFault | None:
     """The fault that explains a trouble which began at ``since``: the gravest, and of these the one nearest to it.
 
-    What came long before, or says nothing by itself, explains nothing; the echo of an end only where nothing else does.
+    What came long before explains nothing, nor does what says nothing by itself or is the echo of any end.
     """
-    near = [one for one in faults or () if since - BEFORE <= one.at <= now and meaning(one).gravity > Gravity.NOTE]
-    return max(near, key=lambda one: (meaning(one).gravity, -abs((one.at - since).total_seconds())), default=None)
+    near = [one for one in faults or () if since - BEFORE <= one.at <= now and is_grave(one)]
+    return max(near, key=lambda one: (meaning(one.code).gravity, -abs((one.at - since).total_seconds())), default=None)
 
 
 def telling(facts: ServerFacts, now: datetime) -> tuple[GpuFault, ...]:
     """Those worth telling of a server, the gravest first: the last hour's, and a broken GPU's of its process' lifetime.
 
-    Echoes are left out where a graver one stands beside them, and where the process lives: they were another's.
+    Echoes are left out: whatever ended a process leaves them.
     """
-    lives = facts.process is not None
     born = now - (min(facts.process.age, REMEMBERED) if facts.process is not None else TELLING)
     found = [
         one
         for one in facts.faults or ()
-        if one.at >= now - TELLING or (one.at >= born and meaning(one).gravity is Gravity.GPU)
+        if (one.at >= now - TELLING and meaning(one.code).gravity is not Gravity.ECHO)
+        or (one.at >= born and meaning(one.code).gravity is Gravity.GPU)
     ]
-    grave = any(meaning(one).gravity > Gravity.ECHO for one in found)
-    shown = [one for one in found if not (meaning(one).gravity is Gravity.ECHO and (grave or lives))]
-    return tuple(sorted(shown, key=lambda one: (-meaning(one).gravity, now - one.at)))
+    return tuple(sorted(found, key=lambda one: (-meaning(one.code).gravity, now - one.at)))

@@ -28,7 +28,7 @@ CACHES = (
 )
 """With torch.compile Triton's kernels lie there too, so that its own folder may never be filled."""
 
-_OFF = re.compile(r'\s*0\s*|.*"(?:level|mode)"\s*:\s*(?:0|"NONE")\b.*', re.DOTALL)
+_OFF = re.compile(r'\s*0\s*|.*"(?:level|mode)"\s*:\s*(?:0\b|"NONE").*', re.DOTALL)
 
 
 def used(version: str | None, flags: Flags) -> tuple[KernelCache, ...]:

@@ -51,8 +51,13 @@ def kernel_question(command: tuple[str, ...]) -> AskKernel:
 
 def buses(seen: GpusSeen) -> Mapping[str, int]:
     """Which GPU has which PCI address, as far as it was told."""
-    rows = [cells for cells in _rows(seen.cards) if len(cells) > 9]
-    return {kernel.bus(cells[8]): index for cells in rows if (index := _number(int, cells[0])) is not None}
+    found: dict[str, int] = {}
+    for cells in _rows(seen.cards):
+        index = _number(int, cells[0])
+        address = kernel.bus(cells[8]) if len(cells) > 8 else ""
+        if index is not None and address:
+            found[address] = index
+    return found
 
 
 def faults(told: KernelLines, indices: Mapping[str, int], now: datetime) -> tuple[GpuFault, ...] | None:
@@ -102,7 +107,7 @@ def _cards(text: str) -> Iterator[Gpu]:
             _number(int, cells[5]),
             _number(int, cells[6]),
             _number(float, cells[7]),
-            _reasons(cells[9]) if len(cells) > 9 else (),
+            _reasons(next((cell for cell in cells[8:] if cell.startswith("0x")), "")),
         )
 
 
