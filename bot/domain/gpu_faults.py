@@ -98,6 +98,12 @@ def meaning(code: int | None) -> Meaning:
     return _AMD if code is None else XIDS.get(code, _UNKNOWN)
 
 
+def remedy(code: int | None, gpu: int | None) -> str:
+    """What to do, with the number of the GPU where it is known."""
+    words = meaning(code).remedy
+    return words if gpu is None else words.replace("-i N", f"-i {gpu}")
+
+
 def named(code: int | None, where: str, words: str = "") -> str:
     """Which, where and what: "Xid 79 on GPU 3: fallen off the bus"; ``words`` are the driver's, for want of better."""
     what = meaning(code).words or words
@@ -118,12 +124,12 @@ def _of(fault: GpuFault) -> str:
 def said(fault: GpuFault, now: datetime) -> str:
     """A fault with its age and its remedy, as a line for people."""
     often = f", {fault.times} times" if fault.times > 1 else ""
-    return f"{_of(fault)}, {span(now - fault.at)} ago{often}; {meaning(fault.code).remedy}"
+    return f"{_of(fault)}, {span(now - fault.at)} ago{often}; {remedy(fault.code, fault.gpu)}"
 
 
 def beside(fault: GpuFault, since: datetime) -> str:
     """A fault beside a trouble: "Xid 79 on GPU 3: fallen off the bus, 2 m before; reboot the host"."""
-    return f"{_of(fault)}, {apart(since - fault.at)}; {meaning(fault.code).remedy}"
+    return f"{_of(fault)}, {apart(since - fault.at)}; {remedy(fault.code, fault.gpu)}"
 
 
 def apart(before: timedelta) -> str:

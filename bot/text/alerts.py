@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from bot.domain.alerting import alert_title
-from bot.domain.gpu_faults import apart, meaning, named
+from bot.domain.gpu_faults import apart, named, remedy
 from bot.domain.message import Block, Button, Buttons, Line, Lines, Message, Says, Small, bold, line, says
 from bot.domain.operation import Operation
 from bot.domain.phrases import about, count, exact, names, percent, span
@@ -136,9 +136,9 @@ def _fault(evidence: Mapping[str, Value]) -> list[Line]:
     before, gpu, code = (_number(evidence, key) for key in ("xid_before_seconds", "xid_gpu", "xid"))
     if before is None:
         return []
-    number = int(code) if code is not None else None
-    told = named(number, f"GPU {gpu:.0f}" if gpu is not None else "one of its GPUs", "its driver reset it")
-    return [line(bold(told), f", {apart(timedelta(seconds=before))}; {meaning(number).remedy}")]
+    number, which = (int(one) if one is not None else None for one in (code, gpu))
+    told = named(number, f"GPU {which}" if which is not None else "one of its GPUs", "its driver reset it")
+    return [line(bold(told), f", {apart(timedelta(seconds=before))}; {remedy(number, which)}")]
 
 
 def _hung(evidence: Mapping[str, Value]) -> list[Line]:
