@@ -86,7 +86,9 @@ def state_of(
     filled = {one.name for one, what in known if what.entries}
     empty = [(one, what) for one, what in known if one.name not in filled]
     if any(one.is_sure or (one.is_filled_once_made and what.is_there) for one, what in empty):
-        return CacheState(Warmth.COLD, tuple(dict.fromkeys(sorted(one.name for one, _ in empty))))
+        # One of the others that is not even there may be none of this server's.
+        names = {one.name for one, what in empty if one.is_sure or one.is_filled_once_made or what.is_there}
+        return CacheState(Warmth.COLD, tuple(sorted(names)))
     if not filled:
         return NOT_SEEN
     newest = max((what.newest for _, what in known if what.newest is not None), default=None)

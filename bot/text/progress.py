@@ -45,9 +45,7 @@ def head(op: Operation, views: Mapping[str, View], now: datetime, outlook: Outlo
         blocks.append(Buttons((Button("Cancel", Says(f"cancel {op.id}")),)))
     every = f"notes each {span(op.pace)} in the thread" if op.pace is not None else "quiet: only a crash and the end"
     small = f"by {op.by}, {span(now - op.started_at)} ago · {every if op.is_live else op.outcome}"
-    if outlook.first_with is not None and op.is_live:
-        small += f" · first start {_with(outlook.first_with)} here: kernels may be compiled"
-    if (told := said(outlook.caches)) is not None and op.is_live:
+    if op.is_live and (told := _compiling(outlook)) is not None:
         small += f" · {told}"
     blocks.append(Small((line(small),)))
     return Message(head, tuple(blocks))
@@ -66,6 +64,14 @@ def _standing(op: Operation, views: Mapping[str, View], now: datetime, outlook: 
 
 def _with(profile: str) -> str:
     return "with these flags" if profile == CUSTOM else f"with {profile}"
+
+
+def _compiling(outlook: Outlook) -> str | None:
+    """Why kernels may be compiled, which takes minutes: a first start with these flags, or caches that lie empty."""
+    if outlook.first_with is None:
+        return said(outlook.caches)
+    cold = f" (cold: {', '.join(outlook.caches.cold)})" if outlook.caches.cold else ""
+    return f"first start {_with(outlook.first_with)} here: kernels may be compiled{cold}"
 
 
 def _outlook(outlook: Outlook) -> list[str]:

@@ -27,6 +27,8 @@ USED = (TRITON, DEEP_GEMM, FLASHINFER)
         ({TRITON: FULL, DEEP_GEMM: FULL, FLASHINFER: FULL}, CacheState(Warmth.WARM)),
         ({TRITON: MISSING, DEEP_GEMM: FULL}, CacheState(Warmth.COLD, ("triton",))),
         ({TRITON: MISSING, DEEP_GEMM: MISSING}, CacheState(Warmth.COLD, ("deep_gemm", "triton"))),
+        ({TRITON: MISSING, FLASHINFER: MISSING}, CacheState(Warmth.COLD, ("triton",))),
+        ({TRITON: MISSING, FLASHINFER: EMPTY}, CacheState(Warmth.COLD, ("flashinfer", "triton"))),
         # One that is not there may never be needed; one that was made and lies empty was thrown away.
         ({TRITON: FULL, DEEP_GEMM: MISSING}, CacheState(Warmth.WARM)),
         ({TRITON: FULL, DEEP_GEMM: EMPTY}, CacheState(Warmth.COLD, ("deep_gemm",))),

@@ -38,7 +38,7 @@ def test_the_question_says_that_kernels_may_be_compiled_and_how_long_cold_starts
                 "Restart gpu3?",
                 "1 healthy · up 1 m 41 s",
                 "✓ flags known to sglang 0.5.13   ✓ memory and ports will be free",
-                "kernel caches are cold: flashinfer, triton – it may compile",
+                "kernel caches are cold: triton – it may compile",
                 "steps: stop 1 server → memory and ports free → start → prove → compare throughput",
                 "only looked at: nothing was done",
             ]
@@ -92,6 +92,19 @@ by ana, 6 m ago · notes each 30 s in the thread · kernel caches are cold: flas
         bot.say("start gpu0 no_buffer")
         await bot.advance(40)
         assert bot.last.text == snapshot("0:30 · 0/1 up · loading weights 85 % · about 46 s to go")
+
+    talk(scenario)
+
+
+def test_a_first_start_with_a_profile_names_the_cold_caches_in_the_same_breath() -> None:
+    async def scenario(bot: Bot) -> None:
+        all_have(bot, {})
+        bot.say("start gpu0 no_buffer")
+        await bot.advance(12)
+        assert bot.posts()[0].text.splitlines()[-1] == (
+            "by ana, 9 s ago · notes each 30 s in the thread · "
+            "first start with no_buffer here: kernels may be compiled (cold: triton)"
+        )
 
     talk(scenario)
 
