@@ -154,11 +154,19 @@ class Watcher:
         for name, facts in sight.servers.items():
             if facts.faults is not None:
                 fault = gpu_faults.reason(facts.faults, now, now)
-                self._faults = {**self._faults, name: fault} if fault is not None else self._faults
+                if fault is not None:
+                    self._faults[name] = fault
         bad = (Readiness.DOWN, Readiness.CRASHED, Readiness.HUNG)
         troubled = frozenset(name for name, facts in sight.servers.items() if judge(facts, now).readiness in bad)
         self._asks_kernel = bool(troubled - self._troubled)
         self._troubled = troubled
+
+    def _recent_fault(self, name: str, now: datetime) -> tuple[GpuFault | None, float | None]:
+        """The gravest that the kernel said of a server's GPUs in the last hour, and how many seconds ago."""
+        fault = self._faults.get(name)
+        if fault is None or now - fault.at > gpu_faults.TELLING:
+            return None, None
+        return fault, max(0.0, (now - fault.at).total_seconds())
 
     def _reading(self, sight: Sight, fleet: Fleet) -> Reading:
         now = self._clock.now()
@@ -190,7 +198,7 @@ class Watcher:
         reasons, heat_c = self._limits.get(server.name, ((), None))
         load, process = facts.load, facts.process
         is_dead = facts.sees_processes and process is None
-        fault = self._faults.get(server.name)
+        fault, fault_age = self._recent_fault(server.name, now)
         if not is_dead and load.running is None and readiness is not Readiness.STARTING:
             return None
         return Sample(
@@ -211,7 +219,7 @@ class Watcher:
             is_dead=is_dead,
             fault_code=fault.code if fault is not None else None,
             fault_gpu=fault.gpu if fault is not None else None,
-            fault_age=(now - fault.at).total_seconds() if fault is not None else None,
+            fault_age=fault_age,
         )
 
     async def _mind_blindness(self, reading: Reading, sight: Sight) -> None:

@@ -187,7 +187,7 @@ class HostLook:
         needs, limit = self._needs, self._patience * HTTP_SHARE
         self._questions = [(one, question) for one in self._servers for question in one.questions(limit)]
         host = self._warm.host
-        self._folders = cache_folders(self._servers) if needs.caches else []
+        self._folders = cache_folders(host, self._servers) if needs.caches else []
         return Request(
             gets=tuple(question.get for _one, question in self._questions),
             watch=self._watch(),
@@ -294,8 +294,9 @@ class HostLook:
             return
         found = gpus.faults(self._kernel_said, self._warm.gpu_buses, self._clock.now())
         for one in self._servers:
-            one.faults = found
-            one.mark()
+            if is_here(one.server, has_hops=bool(self._warm.host.hops)):
+                one.faults = found
+                one.mark()
 
     async def _catch_up(self, source: Source) -> None:
         """Read logs that grew by more than one piece since the last look."""
@@ -332,14 +333,16 @@ def is_here(server: Server, *, has_hops: bool) -> bool:
     return has_hops or server.address.startswith("127.") or server.address in _HERE
 
 
-def cache_folders(servers: Sequence[ServerLook]) -> list[tuple[Folder, list[tuple[ServerLook, KernelCache]]]]:
+def cache_folders(
+    host: Host, servers: Sequence[ServerLook]
+) -> list[tuple[Folder, list[tuple[ServerLook, KernelCache]]]]:
     """The folders of compiled kernels, each once, with the servers that keep theirs there.
 
     Only those of servers that are started as the login itself: a unit or a container has a home of its own.
     """
     found: dict[Folder, list[tuple[ServerLook, KernelCache]]] = {}
     for one in servers:
-        if one.server.launcher != AS_THE_LOGIN:
+        if one.server.launcher != AS_THE_LOGIN or not is_here(one.server, has_hops=bool(host.hops)):
             continue
         env = dict(one.server.launch.env)
         for cache in one.engine.kernel_caches:

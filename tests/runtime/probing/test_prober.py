@@ -18,10 +18,13 @@ from bot.domain.flags import Flags
 from bot.domain.fleet import Host, Job, Profile
 from bot.domain.readiness import Readiness, judge
 from bot.ports import Needs
+from bot.runtime.probing.hostlook import cache_folders
+from bot.runtime.probing.servers import Memory, ServerLook
 from bot.transports._local import Local
 from tests.runtime.probing.stage import (
     NOON,
     SECOND,
+    FakeEngine,
     Plain,
     Spoiled,
     World,
@@ -475,6 +478,14 @@ def test_the_caches_of_kernels_are_looked_at_only_when_they_are_needed_and_where
             assert warm.newest is not None
             assert [(it.entries, it.newest, it.is_there) for it in seen["gpu1"].caches.values()] == [(0, None, True)]
             assert seen["gpu2"].caches is None
+            remote = replace(one, address="10.0.0.7")
+            looks = [ServerLook(it, FakeEngine(), Memory(FakeEngine(), it), Needs(), world.fleet) for it in
+                     (one, other, replace(one, name="twin"), boxed, remote)]  # fmt: skip
+            folders = cache_folders(world.fleet.hosts[0], looks)
+            assert [(folder.env, len(whose)) for folder, whose in folders] == [
+                ((("TRITON_CACHE_DIR", str(tmp_path / "warm")),), 2),
+                ((("HOME", str(tmp_path / "home")),), 1),
+            ]
             assert [one.caches for one in (await world.looks())[-1].servers.values()] == [None, None, None]
 
     run(scene, tmp_path)
