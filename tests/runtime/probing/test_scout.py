@@ -632,3 +632,34 @@ def test_records_of_the_kernels_device_are_read_once_and_as_dmesg_prints_them(tm
     finally:
         os.close(writer)
         os.close(log.fd)
+
+
+def test_without_the_device_the_journal_is_read_on_and_an_empty_one_is_taken_for_one_that_may_not_be_read(tmp_path):
+    def program(name: str, script: str) -> None:
+        (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@" >> {tmp_path}/calls\n{script}\n')
+        (tmp_path / name).chmod(0o755)
+
+    def read(log: KernelLog) -> list[str] | None:
+        told = log.read([b"NVRM: Xid"], time.monotonic() + 5)
+        return None if told is None else told[0]
+
+    before = os.environ["PATH"]
+    os.environ["PATH"] = f"{tmp_path}:{before}"
+    try:
+        program("journalctl", "exit 0")
+        program("dmesg", f"echo '[ 1.0] {XID}'")
+        log = KernelLog([], device="/nowhere")
+        assert read(log) == [f"[ 1.0] {XID}"]
+        program("dmesg", "echo 'dmesg: read kernel buffer failed: Operation not permitted' >&2; exit 1")
+        assert read(KernelLog([], device="/nowhere")) is None
+        program("journalctl", f"echo '1800000000.1 h1 kernel: {XID}'; echo '1800000001.1 h1 kernel: usb'")
+        log = KernelLog([], device="/nowhere")
+        assert read(log) == [f"1800000000.1 h1 kernel: {XID}"]
+        program("journalctl", f"echo '1800000000.1 h1 kernel: {XID}'; echo '1800000009.1 h1 kernel: {XID}'")
+        assert read(log) == [f"1800000000.1 h1 kernel: {XID}", f"1800000009.1 h1 kernel: {XID}"]
+        program("journalctl", "exit 0")
+        assert len(read(log) or ()) == 2
+        calls = [line for line in (tmp_path / "calls").read_text().splitlines() if line.startswith("journalctl")]
+        assert ["--since=@" in line for line in calls] == [False, False, False, True, True]
+    finally:
+        os.environ["PATH"] = before

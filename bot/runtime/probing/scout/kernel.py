@@ -34,6 +34,8 @@ class KernelLog:
         self.fd = -1
         self.lines: deque[str] = deque(maxlen=MOST_LINES)
         self.read_at = 0.0
+        self.has_journal = False
+        self.is_silent = True
         self.closed_until = 0.0
 
     def read(self, words: "list[bytes]", until: float) -> "list[Any] | None":
@@ -93,8 +95,10 @@ class KernelLog:
         """What the journal has copied of it, for those who may read that; after the first time only what is new."""
         since = "--since=@%d" % (self.read_at - OVERLAP) if self.read_at else "--lines=%d" % FIRST_LINES  # noqa: UP031 - as above
         kept = list(self.lines)
-        if not self.take([*JOURNAL, since], words, until):
+        if not self.take([*JOURNAL, since], words, until) or (self.is_silent and not self.has_journal):
+            # Who may not read the journal gets an empty one, without an error.
             return False
+        self.has_journal = True
         kept += [line for line in self.lines if line not in kept]
         self.lines = deque(kept, maxlen=MOST_LINES)
         return True
@@ -116,18 +120,21 @@ class KernelLog:
             status = process.wait()
         finally:
             timer.cancel()
+            if process.stdout:
+                process.stdout.close()
             with contextlib.suppress(ValueError):
                 RUNNING.remove(process)
         return status == 0 and time.monotonic() < until
 
     def sift(self, process: "subprocess.Popen[bytes]", words: "list[bytes]") -> None:
         """Read what it prints, in bounded memory; one that prints without end is ended."""
-        left = OUTPUT_LIMIT
+        left, self.is_silent = OUTPUT_LIMIT, True
         while process.stdout and left > 0:
             line = process.stdout.readline(RECORD)
             left -= len(line)
             if not line:
                 return
+            self.is_silent = False
             if any(word in line for word in words):
                 self.lines.append(plain(line.rstrip(b"\n")))
         end_group(process)
