@@ -13,7 +13,7 @@ from bot.domain.command import Adopt, Command, Decision, Reply
 from bot.domain.errors import UserError
 from bot.domain.fleet import Fleet, Role
 from bot.domain.guard import busy
-from bot.domain.leases import MOST_NAMED, Hold, claims_of, shared
+from bot.domain.leases import MOST_NAMED, Hold, claims_of
 from bot.domain.message import Block, Button, Buttons, Line, Lines, Message, Says, Small, bold, line
 from bot.domain.moments import time_of_day
 from bot.domain.operation import Operation, in_the_way
@@ -59,8 +59,8 @@ def touched(plan: Plan, fleet: Fleet, holds: Iterable[Hold]) -> tuple[Hold, ...]
     """
     if any(isinstance(step, TakeOver) for step in plan.steps):
         return ()
-    wanted, starves = claims_of(fleet, plan.servers), any(isinstance(step, StopJob) for step in plan.steps)
-    return tuple(hold for hold in holds if starves or shared(wanted, hold.claims) is not None)
+    wanted, starves = frozenset(claims_of(fleet, plan.servers)), any(isinstance(step, StopJob) for step in plan.steps)
+    return tuple(hold for hold in holds if starves or hold.meets(wanted))
 
 
 def unasked(plan: Plan, fleet: Fleet, holds: Iterable[Hold]) -> Hold | None:
@@ -80,8 +80,8 @@ def guarded(decision: Decision, command: Command, world: World, covered: Collect
         case Adopt(processes):
             return _adopting(decision, [server for server, _ in processes], world)
         case Reply(message, False) if command.changes and command.needs is not None:
-            wanted = claims_of(world.fleet, (server.name for server in world.targets))
-            held = [hold for hold in world.holds if shared(wanted, hold.claims) is not None]
+            wanted = frozenset(claims_of(world.fleet, (server.name for server in world.targets)))
+            held = [hold for hold in world.holds if hold.meets(wanted)]
             lines = hold_lines(held, world.fleet, world.now)
             return (
                 replace(decision, message=replace(message, blocks=_with(message.blocks, lines))) if held else decision
@@ -109,8 +109,8 @@ def _asking(plan: Plan, world: World, covered: Collection[str]) -> Plan:
 
 
 def _adopting(decision: Adopt, servers: Sequence[str], world: World) -> Decision:
-    wanted, who = claims_of(world.fleet, servers), world.fleet.name_of(world.asker)
-    others = [hold for hold in world.holds if hold.by != who and shared(wanted, hold.claims) is not None]
+    wanted, who = frozenset(claims_of(world.fleet, servers)), world.fleet.name_of(world.asker)
+    others = [hold for hold in world.holds if hold.by != who and hold.meets(wanted)]
     if not others or world.role >= Role.ADMIN:
         return decision
     head = line(bold("Not adopted: "), f"{_able(others)} may say it.")
@@ -164,8 +164,8 @@ def not_held(
 
     What is theirs already they may hold longer, or shorter.
     """
-    wanted = claims_of(fleet, servers)
-    others = [hold for hold in holds if hold.by != by and shared(wanted, hold.claims) is not None]
+    wanted = frozenset(claims_of(fleet, servers))
+    others = [hold for hold in holds if hold.by != by and hold.meets(wanted)]
     if others:
         head = line(bold("Not held: "), "somebody else has it. Nothing was done.")
         return Message(head, (Lines(hold_lines(others, fleet, now)), _steal(others[0])))

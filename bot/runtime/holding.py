@@ -133,7 +133,7 @@ class Holding:
         hold = next((one for one in self.live() if one.id == id_), None)
         if hold is None:
             return f"{id_} was over already"
-        servers = hold.shares(claims_of(fleet, step.servers)) or hold.servers
+        servers = hold.shares(frozenset(claims_of(fleet, step.servers))) or hold.servers
         part = hold.only(servers) or hold
         reason = f"taken over from {hold.by}" + (f" ({hold.reason})" if hold.reason else "")
         channel, thread = op.where.channel, op.where.thread
