@@ -370,8 +370,8 @@ def main(argv: Sequence[str], env: Mapping[str, str]) -> int:
     args = parser().parse_args(argv)
     machine, pid = Machine.of(env), os.getpid()
     entry = Entry(pid, process_started(pid) or 0, "job")
-    machine.register(entry)
     machine.note(entry, "started")
+    machine.register(entry)
     if args.pid_file is not None:
         write_whole(args.pid_file, f"{pid}\n")
     try:

@@ -53,8 +53,8 @@ def _live(setup: Setup, env: Mapping[str, str], voice: Voice) -> int:
 
     machine, pid = Machine.of(env), os.getpid()
     entry = Entry(pid, process_started(pid) or 0, "engine", setup.args.port, setup.gpus, seats=setup.sizes.seats)
-    machine.register(entry)
     machine.note(entry, "started")
+    machine.register(entry)
 
     async def life() -> int:
         from bot.demo.engine.process import ServerProcess  # noqa: PLC0415 - see above
