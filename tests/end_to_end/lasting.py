@@ -17,8 +17,8 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-import urllib.error
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
@@ -169,9 +169,13 @@ class World:
     # What people do
 
     def press(self, card: dict[str, Any], label: str) -> None:
-        """Bo presses; Slack tells him that the app did not answer, when it dies of it."""
-        with contextlib.suppress(urllib.error.HTTPError):
-            self.channel.press(card["ts"], label, "bo")
+        """Bo presses. When the app dies of it Slack tries again for a while and then tells him: nobody waits for that."""
+
+        def pressing() -> None:
+            with contextlib.suppress(OSError):  # HTTP errors among them
+                self.channel.press(card["ts"], label, "bo")
+
+        threading.Thread(target=pressing, daemon=True).start()
 
     def press_again(self, card: dict[str, Any], label: str, user: str = BO) -> None:
         """Press a button of a message as it once was, as somebody's screen may still show it."""
