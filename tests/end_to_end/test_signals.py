@@ -22,7 +22,7 @@ from tests.end_to_end.demo import ROOT, wait
 from tests.end_to_end.lasting import World, draining, lasting
 from tests.end_to_end.test_kills import whole
 
-pytestmark = [pytest.mark.tmux, pytest.mark.root, pytest.mark.strace, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.tmux, pytest.mark.root, pytest.mark.strace, pytest.mark.slow, pytest.mark.timeout(180)]
 
 CALLS = "kill,tkill,tgkill,pidfd_send_signal,rt_sigqueueinfo,rt_tgsigqueueinfo"
 LAUNCH = "from bot.demo.engine.__main__ import run\nrun()\n"
