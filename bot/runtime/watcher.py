@@ -164,7 +164,8 @@ class Watcher:
         """A server's numbers; None when nobody could look."""
         if facts is None or facts.is_pending or facts.unreachable is not None:
             return None
-        readiness = judge(facts, now).readiness
+        verdict = judge(facts, now)
+        readiness = verdict.readiness
         if facts.gpus:
             reasons = tuple(dict.fromkeys(one for gpu in facts.gpus for one in gpu.clock_limits))
             heat = [gpu.temperature_c for gpu in facts.gpus if gpu.temperature_c is not None]
@@ -190,6 +191,7 @@ class Watcher:
             process=process.identity if process is not None else None,
             is_starting=readiness is Readiness.STARTING,
             is_dead=is_dead,
+            why=verdict.reason if is_dead and verdict.reason != "no process" else None,
         )
 
     async def _mind_blindness(self, reading: Reading, sight: Sight) -> None:

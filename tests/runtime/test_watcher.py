@@ -35,12 +35,12 @@ def test_a_server_that_dies_is_told_within_twenty_seconds_and_its_end_when_it_wo
         (head,) = bot.posts()
         assert head.text == snapshot("""\
 🔴 gpu3 is down for 5 s
-no process runs there
+no process there
 [Ack] [Silence 1 h] [Why] [Restart gpu3…]\
 """)
         bot.fleet.run("gpu3", age=timedelta(minutes=2))
         await bot.watch(3)
-        assert heads(bot) == snapshot(["🟢 gpu3 is down: over after 40 s"])
+        assert heads(bot) == snapshot(["🟢 gpu3 is back: 641 tok/s after 40 s down"])
         assert [post.text for post in bot.posts(head.ref.id)] == snapshot(
             [
                 """\
@@ -135,7 +135,7 @@ def test_ack_and_silence_by_buttons_change_the_head_and_end_the_noise() -> None:
         await bot.advance(1)
         assert head.text == snapshot("""\
 🔴 gpu3 is down for 30 s
-no process runs there
+no process there
 [Silence 1 h] [Why] [Restart gpu3…]
 seen by ana\
 """)
@@ -143,7 +143,7 @@ seen by ana\
         await bot.advance(1)
         assert head.text == snapshot("""\
 🔴 gpu3 is down for 31 s
-no process runs there
+no process there
 [Ack] [Why] [Restart gpu3…]
 silenced\
 """)
@@ -175,7 +175,9 @@ def test_a_restart_of_the_bot_keeps_the_alerts_message_and_what_was_learned() ->
         again.fleet.run("gpu3", age=timedelta(minutes=2))
         again.fleet.servers["gpu6"].speed = 0.6
         await again.watch(3)
-        assert heads(again) == snapshot(["🟢 gpu3 is down: over after 4 m 15 s", "🔴 gpu6 is slow for 2 m 55 s"])
+        assert heads(again) == snapshot(
+            ["🟢 gpu3 is back: 641 tok/s after 4 m 15 s down", "🔴 gpu6 is slow for 2 m 55 s"]
+        )
         await again.tasks.close()
 
     talk(scenario)
