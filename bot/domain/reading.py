@@ -161,6 +161,7 @@ def _group(found: Diagnosis) -> Group | None:
         found.engine,
         load,
         load.max_running,
+        found.seats_asked,
         slots=slots if slots in _SLOTS else None,
         pool=pool,
         tokens=load.tokens_per_second,

@@ -45,6 +45,7 @@ def words(diagnosis: Diagnosis) -> dict[str, Any]:
         "numbers": dict(diagnosis.numbers),
         "version": diagnosis.version,
         "step": diagnosis.step,
+        "seats_asked": diagnosis.seats_asked,
         "ranks": {rank: phase.value for rank, phase in diagnosis.ranks.items()},
     }
 

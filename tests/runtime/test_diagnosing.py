@@ -166,6 +166,22 @@ noted     nothing else
     )
 
 
+def test_a_server_short_of_seats_is_told_by_whose_word(tmp_path, capsys) -> None:
+    batch = "Decode batch, #running-req: 2, token usage: 0.04, gen throughput (token/s): 154.58, #queue-req: 14\n"
+    limits = "max_total_num_tokens=16384, chunked_prefill_size=4096, max_running_requests=2, context_len=4096\n"
+    ready = "The server is fired up and ready to roll!\n"
+    told = []
+    for arguments in ("server_args={'model_path': '/m', 'max_running_requests': 2}\n", ""):
+        _, out = said(capsys, log(tmp_path / "gpu0.log", arguments + limits + ready + batch))
+        told.append(out.splitlines()[1])
+    assert told == snapshot(
+        [
+            "because   Concurrency is capped by --max-running-requests 2: 2 of at most 2 requests run, 14 wait, KV cache 4 % used, 155 tok/s.",
+            "because   Concurrency is capped by the server's own number of seats: 2 of at most 2 requests run, 14 wait, KV cache 4 % used, 155 tok/s.",
+        ]
+    )
+
+
 def test_a_log_that_stands_in_the_middle_of_a_start(tmp_path, capsys) -> None:
     assert said(capsys, log(tmp_path / "gpu0.log", LOADS)) == snapshot(
         (

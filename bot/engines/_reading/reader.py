@@ -71,6 +71,7 @@ class Reader(ABC):
         self._numbers: dict[str, float] = {}
         self._warnings: dict[str, str] = {}
         self._degraded: tuple[str, str] | None = None
+        self._seats_asked: int | None = None
         self._failures.start_anew()
 
     def feed(self, data: bytes) -> None:
@@ -161,6 +162,7 @@ class Reader(ABC):
             numbers=dict(self._numbers),
             warnings=tuple(redact(text) for text in self._warnings.values()),
             lines=self._lines,
+            seats_asked=self._seats_asked,
         )
 
     def _warn(self, key: str, sentence: str) -> None:
