@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from bot.domain import limit_words, limiting
+from bot.domain.alerting import pace_words
 from bot.domain.command import Command, Reply
 from bot.domain.facts import JobFacts, JobState, ServerFacts
 from bot.domain.fleet import Server
@@ -23,6 +24,7 @@ from bot.domain.phrases import target as goal
 from bot.domain.readiness import Readiness
 from bot.domain.saying import Grammar, Words
 from bot.domain.views import DOTS, footer
+from bot.domain.watching.causes import Cause
 from bot.domain.world import World
 
 LOW_ACCEPTANCE = 1.5
@@ -117,13 +119,25 @@ def _percents(world: World, members: Sequence[str]) -> str:
 def _brakes(world: World, servers: Sequence[Server]) -> list[tuple[str, Line]]:
     """What slows single servers, whatever limits them all."""
     ready = [server for server in servers if world.verdict(server.name).readiness is Readiness.READY]
-    found: list[tuple[str, Line]] = []
+    found = _known_to_be_slow(world, ready)
     for server in ready:
         facts = world.facts(server.name)
         found += [(server.name, one) for one in (*_gpu_brakes(server, facts), *_engine_brakes(server, facts))]
     slow = _slower(world, ready)
     braked = {name for name, _ in found}
     return [*found, *((name, one) for name, one in slow if name not in braked)]
+
+
+def _known_to_be_slow(world: World, ready: Sequence[Server]) -> list[tuple[str, Line]]:
+    """Those whose own past says that they are slow: there is an alert about it."""
+    meant = {server.name for server in ready}
+    return [
+        (name, line(f"{name}: ", bold(f"slow for {span(world.now - one.since)}"), f", {pace_words(one.evidence)}"))
+        for one in world.book.alerts
+        if one.is_on and one.cause is Cause.SLOW_SERVER
+        for name in one.servers
+        if name in meant
+    ]
 
 
 def _gpu_brakes(server: Server, facts: ServerFacts) -> list[Line]:

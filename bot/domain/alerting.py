@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from bot.domain.message import Line, bold, line
-from bot.domain.phrases import listing, names, span
+from bot.domain.phrases import about, listing, names, span
 from bot.domain.watching.alerts import Alert, Book, State
-from bot.domain.watching.causes import Cause
+from bot.domain.watching.causes import Cause, Value
 
 
 def alert_title(one: Alert, everyone: Sequence[str], servers: Sequence[str] | None = None) -> str:
@@ -69,6 +69,16 @@ def alert_lines(alerts: Sequence[Alert], everyone: Sequence[str], now: datetime)
         state = {State.ACKED: f" · seen by {one.acked_by}", State.SILENCED: " · silenced"}.get(one.state, "")
         lines.append(line("🔴 ", bold(alert_title(one, everyone)), f" for {span(now - one.since)}{state} · {one.id}"))
     return tuple(lines)
+
+
+def pace_words(evidence: Mapping[str, Value]) -> str:
+    """How slow it is: "412 tok/s where 671 is usual at 32 running"."""
+    rate, usual, running = (_said(evidence.get(key)) for key in ("rate", "usual_rate", "running"))
+    return f"{rate} tok/s where {usual} is usual at {running} running"
+
+
+def _said(value: Value) -> str:
+    return about(value) if isinstance(value, (int, float)) else "?"
 
 
 def silence_lines(book: Book, now: datetime) -> tuple[Line, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from bot.domain.alerting import alert_title, concerned, over_title
+from bot.domain.alerting import alert_title, concerned, over_title, pace_words
 from bot.domain.message import Block, Button, Buttons, Line, Lines, Message, Says, Small, bold, line, says
 from bot.domain.operation import Operation
 from bot.domain.phrases import about, count, exact, percent, span
@@ -128,8 +128,7 @@ def _said(evidence: Mapping[str, Value], key: str, how: Callable[[float], str] =
 
 
 def _pace(evidence: Mapping[str, Value]) -> list[Line]:
-    rate, usual, running = (_said(evidence, key) for key in ("rate", "usual_rate", "running"))
-    lines = [line(f"{rate} tok/s where {usual} is usual at {running} running")]
+    lines = [line(pace_words(evidence))]
     fine = _number(evidence, "others_fine")
     if fine:
         lines[0] = line(lines[0], f" · {count(int(fine), 'other')} fine")

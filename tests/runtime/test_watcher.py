@@ -98,6 +98,18 @@ def test_a_slow_server_is_told_with_its_numbers_and_its_picture_follows_within_a
     talk(scenario)
 
 
+def test_why_says_first_that_the_server_is_slow_against_its_own_past() -> None:
+    async def scenario(bot: Bot) -> None:
+        await at_work(bot)
+        bot.fleet.servers["gpu3"].speed = 0.6
+        await bot.watch(2)
+        assert (await bot.answer("why gpu3")).splitlines()[0] == snapshot(
+            "gpu3: slow for 2 m 5 s, 385 tok/s where 634 is usual at 32 running"
+        )
+
+    talk(scenario)
+
+
 def test_an_alert_whose_picture_can_not_be_drawn_is_told_all_the_same() -> None:
     async def scenario(bot: Bot) -> None:
         await at_work(bot)
