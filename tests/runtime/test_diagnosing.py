@@ -415,6 +415,40 @@ def test_a_start_is_told_as_it_goes_on(tmp_path) -> None:
     )
 
 
+def test_what_holds_a_server_back_for_a_while_is_told_and_that_it_does_no_more(tmp_path) -> None:
+    full = "Decode batch, #running-req: 2, token usage: 0.04, gen throughput (token/s): 154.58, #queue-req: 14\n"
+    limits = "max_total_num_tokens=16384, chunked_prefill_size=4096, max_running_requests=2, context_len=4096\n"
+    slack = full.replace("req: 14", "req: 0").replace("req: 2", "req: 1")
+
+    async def acts(path: Path, clock: JumpingClock) -> None:
+        add(path, "server_args={'model_path': '/m', 'max_running_requests': 2}\n" + limits + READY)
+        for text in (slack, full, slack, *[full] * 12, *[slack] * 9):
+            add(path, text)
+            await clock.sleep(timedelta(seconds=5))
+
+    assert following(tmp_path / "gpu0.log", acts) == snapshot(
+        [
+            "sglang: serving",
+            "sglang: serving · Concurrency is capped by --max-running-requests 2: 2 of at most 2 requests run, 14 wait, KV cache 4 % used, 155 tok/s.",
+            "sglang: serving",
+        ]
+    )
+
+
+def test_a_failed_health_check_in_service_is_told_with_its_line(tmp_path) -> None:
+    async def acts(path: Path, clock: JumpingClock) -> None:
+        add(path, LOADS + LIMITS + READY + DECODES)
+        await clock.sleep(timedelta(seconds=5))
+        add(path, "Health check failed. Server couldn't get a response from detokenizer for last 20 seconds.\n")
+
+    assert following(tmp_path / "gpu0.log", acts)[-2:] == snapshot(
+        [
+            "sglang: serving",
+            "sglang: serving · Health check failed. Server couldn't get a response from detokenizer for last 20 seconds.",
+        ]
+    )
+
+
 def test_a_launch_that_looked_dead_goes_on_after_all(tmp_path) -> None:
     async def acts(path: Path, clock: JumpingClock) -> None:
         for text in (LOADS + LIMITS + ASSERTION, READY):
