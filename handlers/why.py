@@ -119,24 +119,22 @@ def _percents(world: World, members: Sequence[str]) -> str:
 def _brakes(world: World, servers: Sequence[Server]) -> list[tuple[str, Line]]:
     """What slows single servers, whatever limits them all."""
     ready = [server for server in servers if world.verdict(server.name).readiness is Readiness.READY]
-    found = _known_to_be_slow(world, ready)
+    found: list[tuple[str, Line]] = []
     for server in ready:
         facts = world.facts(server.name)
-        found += [(server.name, one) for one in (*_gpu_brakes(server, facts), *_engine_brakes(server, facts))]
+        brakes = (*_gpu_brakes(server, facts), *_known_slowness(world, server), *_engine_brakes(server, facts))
+        found += [(server.name, one) for one in brakes]
     slow = _slower(world, ready)
     braked = {name for name, _ in found}
     return [*found, *((name, one) for name, one in slow if name not in braked)]
 
 
-def _known_to_be_slow(world: World, ready: Sequence[Server]) -> list[tuple[str, Line]]:
-    """Those whose own past says that they are slow: there is an alert about it."""
-    meant = {server.name for server in ready}
+def _known_slowness(world: World, server: Server) -> list[Line]:
+    """That its own past says it is slow: there is an alert about it."""
     return [
-        (name, line(f"{name}: ", bold(f"slow for {span(world.now - one.since)}"), f", {pace_words(one.evidence)}"))
+        line(f"{server.name}: ", bold(f"slow for {span(world.now - one.since)}"), f", {pace_words(one.evidence)}")
         for one in world.book.alerts
-        if one.is_on and one.cause is Cause.SLOW_SERVER
-        for name in one.servers
-        if name in meant
+        if one.is_on and one.cause is Cause.SLOW_SERVER and server.name in one.servers
     ]
 
 

@@ -27,7 +27,6 @@ def alert_title(one: Alert, everyone: Sequence[str], servers: Sequence[str] | No
         Cause.JOB_STALLED: f"job {who} stands still",
         Cause.JOB_FINISHED: f"job {who} is done",
         Cause.PROMPT_HEAVY: "long prompts take the tokens",
-        Cause.TARGET_MISSED: "the target was missed",
     }[one.cause]
 
 

@@ -31,7 +31,7 @@ from bot.ports import Chat, Clock, Heard, Operations, Place, Questions, Ref
 from bot.runtime.dispatcher import Asker, Dispatcher
 from bot.runtime.executor import Executor
 from bot.runtime.questions import Desk
-from bot.text import CONFIRM
+from bot.text.questions import CONFIRM
 
 _log = structlog.get_logger(__name__)
 
