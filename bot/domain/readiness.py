@@ -166,7 +166,9 @@ def _not_ok(facts: ServerFacts, answer: Answer) -> Verdict:
     if _is_starting(facts):
         return Verdict(Readiness.STARTING, _doing(facts))
     is_known_ready = diagnosis is not None and diagnosis.is_ready
-    if answer.status == HTTPStatus.SERVICE_UNAVAILABLE and not facts.load.running and not is_known_ready:
+    is_warming_up = diagnosis is not None and diagnosis.is_warming_up  # clients are served in it already
+    may_warm_up = is_warming_up or (not facts.load.running and not is_known_ready)
+    if answer.status == HTTPStatus.SERVICE_UNAVAILABLE and may_warm_up:
         return Verdict(Readiness.STARTING, "warming up")
     return Verdict(Readiness.HUNG, said)
 

@@ -178,6 +178,7 @@ class SglangReader(Reader):
     def _http(self, _record: Record, _match: re.Match[str]) -> None:
         if not self._phases.is_up:
             self._began(Phase.WARMING_UP)
+            self._is_warming_up = True
 
     def _ready(self, _record: Record, _match: re.Match[str]) -> None:
         self._is_ready()
