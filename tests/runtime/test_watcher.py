@@ -137,6 +137,23 @@ def test_a_planned_restart_raises_no_alert() -> None:
     talk(scenario)
 
 
+def test_a_server_that_was_stopped_on_purpose_raises_no_alert_until_it_was_started_and_dies() -> None:
+    async def scenario(bot: Bot) -> None:
+        await at_work(bot)
+        bot.say("stop gpu3")
+        await bot.advance(1)
+        bot.press("Stop gpu3")
+        await bot.watch(12)
+        assert bot.watcher.book.alerts == ()
+        bot.fleet.run("gpu3", age=timedelta(minutes=2))
+        await bot.watch(5)
+        bot.fleet.die("gpu3")
+        await bot.watch(1)
+        assert [one.servers for one in bot.watcher.book.alerts] == [("gpu3",)]
+
+    talk(scenario)
+
+
 def test_ack_and_silence_by_buttons_change_the_head_and_end_the_noise() -> None:
     async def scenario(bot: Bot) -> None:
         await at_work(bot)

@@ -55,7 +55,8 @@ class Reading:
     """The whole fleet at one instant.
 
     ``expected`` are the servers that should be there; None: whoever was seen before. ``planned`` are those that an
-    operation works on right now; ``planned_jobs`` likewise. ``at`` comes from a clock that may jump.
+    operation works on right now, or has stopped for good; ``planned_jobs`` likewise. ``at`` comes from a clock that may
+    jump.
     """
 
     at: datetime
