@@ -54,7 +54,9 @@ class Look:
 
     @property
     def rate(self) -> float:
-        """Tokens a second over the last steps."""
+        """Tokens a second over the last steps; nought where nothing runs, whatever a health check has generated."""
+        if self.track.last is None or not self.track.last.running:
+            return 0.0
         steps = [step for step in self.track.steps if step.end > self.now - _LATELY]
         seconds = sum(step.span for step in steps)
         return sum(step.tokens for step in steps) / seconds if seconds else 0.0
