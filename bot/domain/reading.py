@@ -174,7 +174,7 @@ def _group(found: Diagnosis) -> Group | None:
         "",
         found.engine,
         load,
-        load.max_running,
+        load.max_running or found.seats_asked,
         found.seats_asked,
         slots=slots if slots in _SLOTS else None,
         pool=pool,

@@ -182,6 +182,19 @@ def test_a_server_short_of_seats_is_told_by_whose_word(tmp_path, capsys) -> None
     )
 
 
+def test_the_seats_of_vllm_are_known_by_its_arguments_alone(tmp_path, capsys) -> None:
+    lines = (
+        "INFO 11-30 10:00:00 [utils.py:1] non-default args: {'model': '/m', 'max_num_seqs': 8}\n"
+        "INFO:     Application startup complete.\n"
+        "INFO 11-30 10:05:00 [loggers.py:1] Engine 000: Avg prompt throughput: 10.0 tokens/s, Avg generation throughput: "
+        "170.0 tokens/s, Running: 8 reqs, Waiting: 4 reqs, GPU KV cache usage: 3.0%\n"
+    )
+    _, out = said(capsys, log(tmp_path / "llm.log", lines))
+    assert out.splitlines()[1] == snapshot(
+        "because   Concurrency is capped by --max-num-seqs 8: 8 of at most 8 requests run, 4 wait, KV cache 3 % used, 170 tok/s."
+    )
+
+
 def test_a_log_that_stands_in_the_middle_of_a_start(tmp_path, capsys) -> None:
     assert said(capsys, log(tmp_path / "gpu0.log", LOADS)) == snapshot(
         (
