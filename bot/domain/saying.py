@@ -27,7 +27,8 @@ class Grammar:
     ``options`` are words that begin with dashes; ``words`` are sub-commands ("stop", "start"); ``recalls`` means
     that without a target the last one named in the thread, or lately in the channel, is meant; ``rest`` is how many
     words are taken as they stand (more are talk). ``flags`` are the launch flags that may be typed along.
-    ``when`` takes words that say when ("2h", "03:12"), ``because`` a reason up to the end.
+    ``when`` takes words that say when ("2h", "03:12"), ``because`` a reason up to the end. With ``first`` one
+    of these words comes first, and a sentence with unknown words in it is talk.
     """
 
     targets: bool = False
@@ -42,6 +43,7 @@ class Grammar:
     options: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from bot.domain.records import StartRecord
 from bot.domain.saying import Card
 from bot.domain.tally import Tally
 from bot.domain.watching.alerts import Book
+from bot.domain.wishes import Wish
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Past:
 class World:
     """Everything for one decision. ``installed`` and ``starts`` are by server; ``starts`` has the newest last.
 
+    ``role`` is the strongest that the asker has in this channel at all; ``wishes`` are the asker's own.
     ``past`` is there for a command that declares ``needs_history``, ``tally`` for one that declares ``needs_samples``
     where something is watched.
     """
@@ -64,6 +66,7 @@ class World:
     past: Past = field(default_factory=Past)
     book: Book = field(default_factory=Book)
     tally: Tally | None = None
+    wishes: tuple[Wish, ...] = ()
 
     def facts(self, server: str) -> ServerFacts:
         """What was seen of a server; pending where nothing was."""

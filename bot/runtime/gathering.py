@@ -18,6 +18,7 @@ from bot.domain.people import role_of
 from bot.domain.saying import Words
 from bot.domain.tally import Tally, tally
 from bot.domain.watching.alerts import Book
+from bot.domain.wishes import Wish
 from bot.domain.world import Installed, Past, World
 from bot.ports import Audit, Changes, Clock, Eyes, Hands, Place, Questions, Samples, Starts
 from bot.runtime.executor import Executor
@@ -54,6 +55,7 @@ class Gatherer:
     changes: Changes
     book: Callable[[], Book] = Book
     samples: Samples | None = None
+    wishes: Callable[[str], tuple[Wish, ...]] = lambda _user: ()
 
     async def worlds(self, asking: Asking) -> AsyncIterator[World]:
         """The world as it gets known, the last one complete; a command that needs nothing gets one at once."""
@@ -96,7 +98,7 @@ class Gatherer:
             fleet=fleet,
             now=now,
             asker=asking.user,
-            role=role_of(fleet, asking.user),
+            role=role_of(fleet, asking.user, place.channel, ()),
             channel=place.channel,
             thread=place.thread,
             sight=Sight(now),
@@ -109,6 +111,7 @@ class Gatherer:
             past=past,
             book=self.book(),
             tally=self._tally(asking, now) if asking.command.needs_samples else None,
+            wishes=self.wishes(asking.user),
         )
 
     def _past(self, asking: Asking, now: datetime) -> Past:

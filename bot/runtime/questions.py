@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -22,7 +22,7 @@ from bot.domain.fleet import Role
 from bot.domain.guard import busy
 from bot.domain.message import Message, plain_line, says
 from bot.domain.operation import Asked, InTheWay, Operation, Question, Where
-from bot.domain.people import refusal, role_of
+from bot.domain.people import refusal
 from bot.domain.plan import Plan, grown_harm
 from bot.domain.saying import Words
 from bot.domain.words import interpret
@@ -201,16 +201,19 @@ class Desk:
         await self._clock.sleep(question.expires_at - self._clock.now())
         await self._close(question, Asked.EXPIRED, by=None)
 
-    async def cancel(self, channel: str, by: str) -> tuple[Question, ...]:
-        """End all open questions of a channel, also those pressed that have not begun yet."""
-        pressed = self._acting_in(channel)
+    async def cancel(
+        self, channel: str, by: str, is_theirs: Callable[[Question], bool] = lambda _: True
+    ) -> tuple[Question, ...]:
+        """End the open questions of a channel that this person may end, also pressed ones that have not begun yet."""
+        pressed = tuple(one for one in self._acting_in(channel) if is_theirs(one))
         self._called_off.update({one.nonce: by for one in pressed})
-        ended = [one for one in self.open_in(channel) if await self._close(one, Asked.CANCELLED, by=by)]
+        mine = [one for one in self.open_in(channel) if is_theirs(one)]
+        ended = [one for one in mine if await self._close(one, Asked.CANCELLED, by=by)]
         return (*ended, *pressed)
 
     async def press(self, nonce: str, choice: str, user: str, place: Place) -> None:
         """Take a press, from a button or typed."""
-        now, fleet = self._clock.now(), self._gatherer.fleet()
+        now = self._clock.now()
         question = self._get(nonce)
         if question is None or question.state is not Asked.OPEN or question.expires_at <= now:
             if question is not None and question.state is Asked.OPEN:
@@ -219,11 +222,11 @@ class Desk:
             await self._too_late(question, user, place)
             return
         by = self._name(user)
-        if choice == text.CANCEL and (by == question.asker or role_of(fleet, user) >= Role.OPERATOR):
+        if choice == text.CANCEL and (by == question.asker or self._lacks(question, user, place) is None):
             self._scribe.cancelled([question], "", user, place)
             await self._close(question, Asked.CANCELLED, by=by)
             return
-        if (why := self._may_not(question, user, by)) is not None:
+        if (why := self._may_not(question, user, by, place)) is not None:
             self._scribe.not_accepted(question, why, user, place)
             await self._chat.whisper(place, user, says(why))
             return
@@ -256,9 +259,14 @@ class Desk:
         self._scribe.not_accepted(question, plain_line(told.headline), user, place)
         await self._chat.whisper(place, user, told)
 
-    def _may_not(self, question: Question, user: str, by: str) -> str | None:
+    def _lacks(self, question: Question, user: str, place: Place) -> str | None:
+        """What a person lacks where they press, over what the question is about; by the right that they have now."""
+        plan = question.plan
+        return refusal(self._gatherer.fleet(), user, Role.OPERATOR, plan.act, place.channel, plan.touched)
+
+    def _may_not(self, question: Question, user: str, by: str, place: Place) -> str | None:
         fleet = self._gatherer.fleet()
-        if (why := refusal(fleet, user, Role.OPERATOR, question.plan.verb)) is not None:
+        if (why := self._lacks(question, user, place)) is not None:
             return why
         if question.plan.verb in fleet.limits.two_persons and by == question.asker:
             return f"{question.plan.verb} needs a second person: you asked for it yourself"
