@@ -54,7 +54,10 @@ class _Planned:
 
 
 class Fault(BaseModel):
-    """A fault as JSON: ``{"what": "rate_limit", "method": "chat.update", "times": 2, "seconds": 1}``."""
+    """A fault as JSON: ``{"what": "rate_limit", "method": "chat.update", "times": 2, "seconds": 1}``.
+
+    ``reason`` is that of a disconnect frame, or Slack's word for a refusal.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
