@@ -257,7 +257,6 @@ class App:
         """Read the fleet file again, and have everybody know who goes by what it says."""
         told = await self.source.reload()
         self.tasks.spawn(self.roster.refresh(), name="teams, again")
-        self.watcher.reloaded()
         self.reporter.plan(self.schedule)
         return told
 

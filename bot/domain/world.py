@@ -44,7 +44,7 @@ class Past:
 class World:
     """Everything for one decision. ``installed`` and ``starts`` are by server; ``starts`` has the newest last.
 
-    ``role`` is the strongest that the asker has in this channel at all; ``wishes`` are the asker's own.
+    ``role`` is what the asker is in this channel over the whole fleet; ``wishes`` are the asker's own.
     ``past`` is there for a command that declares ``needs_history``, ``tally`` for one that declares ``needs_samples``
     where something is watched.
     """

@@ -16,7 +16,6 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from bot import text
 from bot.domain.command import (
     AckAlert,
     Adopt,
@@ -51,6 +50,7 @@ from bot.runtime.gathering import Asking, Gatherer
 from bot.runtime.questions import Desk
 from bot.runtime.scribe import Scribe
 from bot.runtime.tasks import Tasks
+from bot.text import questions as text
 from bot.text import wishes as wish_text
 
 _log = structlog.get_logger(__name__)

@@ -32,7 +32,7 @@ from bot.runtime.dispatcher import Asker, Dispatcher
 from bot.runtime.executor import Executor
 from bot.runtime.questions import Desk
 from bot.runtime.teller import Teller
-from bot.text import CONFIRM
+from bot.text.questions import CONFIRM
 
 _log = structlog.get_logger(__name__)
 

@@ -98,7 +98,7 @@ class Gatherer:
             fleet=fleet,
             now=now,
             asker=asking.user,
-            role=role_of(fleet, asking.user, place.channel, ()),
+            role=role_of(fleet, asking.user, place.channel),
             channel=place.channel,
             thread=place.thread,
             sight=Sight(now),

@@ -14,7 +14,6 @@ from datetime import timedelta
 
 import structlog
 
-from bot import text
 from bot.domain.audit import Result
 from bot.domain.command import Reply
 from bot.domain.errors import ChatError, StoreError, UpbotError
@@ -31,6 +30,7 @@ from bot.runtime.executor import Executor
 from bot.runtime.gathering import Asking, Gatherer
 from bot.runtime.scribe import Scribe
 from bot.runtime.tasks import Tasks
+from bot.text import questions as text
 
 _log = structlog.get_logger(__name__)
 

@@ -22,7 +22,7 @@ from bot.domain.operation import Operation, Question, State
 from bot.domain.plan import Plan
 from bot.domain.saying import Words
 from bot.ports import Audit, Clock, Place
-from bot.text import step_words
+from bot.text.operations import step_words
 
 _log = structlog.get_logger(__name__)
 

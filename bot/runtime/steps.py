@@ -40,7 +40,7 @@ from bot.domain.plan import (
 from bot.domain.readiness import Readiness, judge
 from bot.domain.records import StartRecord
 from bot.ports import Clock, Eyes, Hands, JobHands, Starts
-from bot.text import Proof
+from bot.text.operations import Proof
 
 _log = structlog.get_logger(__name__)
 
