@@ -1,6 +1,9 @@
-"""What a decision would act on, so that it can be asked whether its person may; None where it changes nothing."""
+"""What a decision would act on, so that it can be asked whether its person may, and what is a person's to end."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
 
 from bot.domain.command import (
     AckAlert,
@@ -15,15 +18,19 @@ from bot.domain.command import (
     SilenceAlerts,
     UnsilenceAlerts,
 )
-from bot.domain.people import everything
+from bot.domain.fleet import Fleet, Role
+from bot.domain.operation import Operation, Question
+from bot.domain.people import everything, refusal, role_of
 from bot.domain.plan import Plan
 from bot.domain.saying import Words
 from bot.domain.watching.alerts import newest_firing
 from bot.domain.world import World
 
+Ended = TypeVar("Ended", Operation, Question)
+
 
 def touched(decision: Decision, words: Words, world: World) -> frozenset[str] | None:
-    """The servers and jobs; of what may be ended, each thing is asked about by whoever ends it."""
+    """The servers and jobs; None where it changes nothing. Of what would be ended each thing is asked about alone."""
     match decision:
         case Reply() | DrawChart() | Promise() | Forget() | CancelOpen() | Plan(is_preview=True):
             return None
@@ -45,3 +52,21 @@ def touched(decision: Decision, words: Words, world: World) -> frozenset[str] | 
 def _of_alert(id_: str | None, world: World) -> frozenset[str]:
     alert = world.book.get(id_ or newest_firing(world.book) or "")
     return frozenset(alert.servers if alert is not None else ()) or everything(world.fleet)
+
+
+def theirs_to_end(fleet: Fleet, user: str, channel: str, open_: Sequence[Ended]) -> list[Ended]:
+    """What of it a person may end there; a question that they have asked themselves they always may."""
+    person = fleet.person(user)
+    name = person.name if person is not None else user
+    return [
+        one
+        for one in open_
+        if (isinstance(one, Question) and one.asker == name)
+        or role_of(fleet, user, channel, one.plan.touched) >= Role.OPERATOR
+    ]
+
+
+def refusal_to_end(fleet: Fleet, user: str, channel: str, open_: Sequence[Operation | Question]) -> str | None:
+    """Why none of it is theirs to end, and who may."""
+    acted_on = frozenset[str]().union(*(one.plan.touched for one in open_))
+    return refusal(fleet, user, Role.OPERATOR, "cancel", channel, acted_on)

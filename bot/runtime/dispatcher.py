@@ -41,7 +41,7 @@ from bot.domain.people import everything, refusal, role_of
 from bot.domain.phrases import listing, span
 from bot.domain.plan import Plan
 from bot.domain.saying import Words
-from bot.domain.touching import touched
+from bot.domain.touching import Ended, refusal_to_end, theirs_to_end, touched
 from bot.domain.words import Hint, interpret, is_only_safe_word, is_safe_word, says_it_is_up
 from bot.domain.world import World
 from bot.ports import Alarms, Charts, Chat, Clock, Heard, Place, Pressed, Promises, Ref
@@ -399,13 +399,13 @@ class Dispatcher:
             op for op in self._executor.live() if op.id == target or (target is None and op.where.channel == channel)
         ]
         questions = self._desk.stoppable_in(channel) if target is None else ()
-        mine = self._endable(event, [*live, *questions])
-        if (live or questions) and not mine:
-            await self._whisper(event, says(self._may_not_end(event, [*live, *questions])))
+        operations = self._theirs(event, live)
+        if (live or questions) and not operations and not self._theirs(event, questions):
+            await self._refuse_end(event, [*live, *questions])
             return
-        ended = [one for op in mine if isinstance(op, Operation) for one in self._executor.cancel(op.id, channel, by)]
-        theirs = {one.nonce for one in mine if isinstance(one, Question)}
-        asked = await self._desk.cancel(channel, by, lambda one: one.nonce in theirs) if target is None else ()
+        ended = [one for op in operations for one in self._executor.cancel(op.id, channel, by)]
+        is_all = target is None
+        asked = await self._desk.cancel(channel, by, lambda one: bool(self._theirs(event, [one]))) if is_all else ()
         self._note_cancel(event, asked, ended)
         for one in ended:
             follows = " What was launched is still followed and proved; another cancel leaves it alone."
@@ -413,7 +413,7 @@ class Dispatcher:
             await self._post(event.place, says(bold(f"Cancelling: {one.plan.title}."), rest))
         if asked:
             await self._post(event.place, await self._stopped_before(asked[0].plan))
-        again = [op for op in mine if isinstance(op, Operation)] if not asked and not ended else []
+        again = operations if not asked and not ended else []
         left = [one for op in again for one in self._executor.leave(op.id, channel)]
         for one in left:
             told = " What was launched runs on, and nobody follows it."
@@ -437,49 +437,52 @@ class Dispatcher:
         if is_cancel and isinstance(words, Words) and words.rest.strip("?!. ") not in _ANYTHING:
             return False  # one operation is meant: the command itself knows which
         live = [op for op in self._executor.live() if op.where.channel == channel]
-        looking = [one for one in self._looking if one.place.channel == channel]
-        if not live and not looking and not self._desk.stoppable_in(channel):
+        questions = self._desk.stoppable_in(channel)
+        looking = [one for one in self._looking if one.place.channel == channel and self._may_call_off(event, one)]
+        if not live and not looking and not questions:
             return False
-        looking = [one for one in looking if one.user == event.user or self._may_end(event, self._meant(one))]
         if is_cancel or is_only_safe_word(event.text):
             await self._call_off(event, looking, by)
             if live or self._desk.stoppable_in(channel):
                 await self._cancel(event, None)
-            return True
-        live = [op for op in live if self._may_end(event, op.plan.touched)]
-        untouched = [op for op in live if not op.touched]
+        else:
+            await self._end_untouched(event, looking, live, questions)
+        return True
+
+    async def _end_untouched(
+        self, event: Heard, looking: Sequence[Asking], live: Sequence[Operation], questions: Sequence[Question]
+    ) -> None:
+        """A sentence that begins so ends what is theirs and has touched nothing; of the rest it asks."""
+        channel, by = event.place.channel, self._name(event.user)
         await self._call_off(event, looking, by)
+        theirs = self._theirs(event, live)
+        if not looking and not theirs and not self._theirs(event, questions):
+            await self._refuse_end(event, [*live, *questions])
+            return
+        untouched = [op for op in theirs if not op.touched]
         for op in untouched:
             self._executor.cancel(op.id, channel, by)
-        ended = await self._desk.cancel(channel, by, lambda one: bool(self._endable(event, [one])))
+        ended = await self._desk.cancel(channel, by, lambda one: bool(self._theirs(event, [one])))
         self._note_cancel(event, ended, untouched)
         if ended:
             await self._post(event.place, await self._stopped_before(ended[0].plan))
-        if touched := [op for op in live if op.touched]:
-            await self._post(event.place, text.still_open(touched[0]))
-        return True
+        if touched_already := [op for op in theirs if op.touched]:
+            await self._post(event.place, text.still_open(touched_already[0]))
 
-    def _endable(self, event: Heard, open_: Sequence[Operation | Question]) -> list[Operation | Question]:
-        """What of it this person may end here; a question that they have asked themselves they always may."""
-        by = self._name(event.user)
-        return [
-            one
-            for one in open_
-            if (isinstance(one, Question) and one.asker == by) or self._may_end(event, one.plan.touched)
-        ]
+    def _theirs(self, event: Heard, open_: Sequence[Ended]) -> list[Ended]:
+        """What of it this person may end here."""
+        return theirs_to_end(self._gatherer.fleet(), event.user, event.place.channel, open_)
 
-    def _may_end(self, event: Heard, acted_on: frozenset[str]) -> bool:
-        role = role_of(self._gatherer.fleet(), event.user, event.place.channel, acted_on)
-        return role >= Role.OPERATOR
+    async def _refuse_end(self, event: Heard, open_: Sequence[Operation | Question]) -> None:
+        why = refusal_to_end(self._gatherer.fleet(), event.user, event.place.channel, open_)
+        if why is not None:
+            await self._whisper(event, says(why))
 
-    def _may_not_end(self, event: Heard, open_: Sequence[Operation | Question]) -> str:
-        acted_on = frozenset[str]().union(*(one.plan.touched for one in open_))
-        fleet, channel = self._gatherer.fleet(), event.place.channel
-        return refusal(fleet, event.user, Role.OPERATOR, "cancel", channel, acted_on) or "nothing is yours to cancel"
-
-    def _meant(self, asking: Asking) -> frozenset[str]:
-        """What a command that is not decided yet may come to act on."""
-        return frozenset(asking.words.targets) or everything(self._gatherer.fleet())
+    def _may_call_off(self, event: Heard, asking: Asking) -> bool:
+        """Whether what is not decided yet is theirs, or all that it may come to act on is."""
+        fleet = self._gatherer.fleet()
+        meant = asking.words.targets or everything(fleet)
+        return asking.user == event.user or role_of(fleet, event.user, event.place.channel, meant) >= Role.OPERATOR
 
     async def _call_off(self, event: Heard, looking: Sequence[Asking], by: str) -> None:
         """What is not decided yet never is."""

@@ -105,15 +105,24 @@ class Teller:
         self._forget_told()
         if not self._open:
             return
-        try:
-            operations = (*self.live(), *self.operations.recent(RECENT))
-        except StoreError as error:
-            _log.warning("operations_not_read", error=str(error))
-            return
+        operations = self._operations()
         for wish in list(self._open.values()):
-            if wish.number not in self._telling and (message := self._due(wish, sight, operations)) is not None:
+            if operations is None and wish.goal.operation is not None:
+                continue
+            message = self._due(wish, sight, operations or self.live())
+            if message is not None and wish.number not in self._telling:
                 self._telling.add(wish.number)
                 self.tasks.spawn(self._tell(wish, message), name=f"wish {wish.number}")
+
+    def _operations(self) -> tuple[Operation, ...] | None:
+        """Those at work and, where somebody waits for one, those that ended lately; None when nobody can say."""
+        if all(wish.goal.operation is None for wish in self._open.values()):
+            return self.live()
+        try:
+            return (*self.live(), *self.operations.recent(RECENT))
+        except StoreError as error:
+            _log.warning("operations_not_read", error=str(error))
+            return None
 
     def _due(self, wish: Wish, sight: Sight, operations: tuple[Operation, ...]) -> Message | None:
         fleet = self.fleet()

@@ -297,7 +297,8 @@ def test_an_operation_on_other_servers_is_not_cancelled() -> None:
         bot.press("Restart gpu1")
         await bot.advance(20)
         for words in ("stop", "no, wait, that is wrong", "cancel op-1", "cancel"):
-            await bot.answer(words, user="U5")
+            assert await bot.answer(words, user="U5") == "you may cancel gpu0 here, but not gpu1; ask ana or team night"
+            assert bot.last.only_for == "U5"
         assert not bot.executor.live()[0].stopper
         await bot.answer("cancel", user="U7")
         assert bot.executor.live()[0].stopper == "U7"

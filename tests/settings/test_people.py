@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from bot.domain.fleet import Grant, Person, Role, Team
@@ -85,3 +87,13 @@ teams:
 )  # fmt: skip
 def test_a_mistake_is_answered_with_its_line_and_key(text, said):
     assert mistake(HEAD + text) == said
+
+
+def test_the_example_of_the_docs_is_right():
+    folder = Path(__file__).parents[2]
+    shown = (folder / "docs" / "slack.md").read_text().partition("```yaml\n")[2].partition("```")[0]
+    example = (folder / "config" / "fleet.example.yaml").read_text().partition("people:")[0]
+    found = parse_fleet((example + shown).encode(), "slack.md", **KNOWN)
+    assert [one.name for one in found.people] == ["ana", "bo", "cleo"]
+    assert found.people[2].grants[0] == Grant(Role.OPERATOR, ("eval",), ("gpu4-7", "datagen"))
+    assert found.teams == (Team("night", ("S0123NIGHT",), (Grant(Role.OPERATOR, ("fleet",)),)),)
