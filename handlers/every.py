@@ -38,6 +38,7 @@ COMMAND = Command(
     examples=("every 10s", "every 2m"),
     decide=decide,
     role=Role.OPERATOR,
+    act="change the pace of an operation",
     grammar=Grammar(rest=2, rest_like=r"\d.*"),
     is_everyday=True,
 )

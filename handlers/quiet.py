@@ -29,5 +29,6 @@ COMMAND = Command(
     examples=("quiet",),
     decide=decide,
     role=Role.OPERATOR,
+    act="change the pace of an operation",
     is_everyday=True,
 )

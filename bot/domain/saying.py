@@ -10,7 +10,10 @@ from bot.domain.fleet import Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """What help tells of a command: its name, what it is for, how it is typed, and who may."""
+    """What help tells of a command: its name, what it is for, how it is typed, and who may.
+
+    ``act`` is what somebody hears that they may not, where the name is no verb.
+    """
 
     name: str
     summary: str
@@ -18,6 +21,7 @@ class Card:
     examples: tuple[str, ...]
     aliases: tuple[str, ...] = ()
     role: Role = Role.VIEWER
+    act: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,7 +194,7 @@ class Dispatcher:
         fleet, now = self._gatherer.fleet(), self._clock.now()
         command = next(one for one in self._gatherer.commands if one.name == words.command)
         is_preview = command.changes and words.is_question
-        why = refusal(fleet, event.user, command.role, command.name, event.place.channel, ())
+        why = refusal(fleet, event.user, command.role, command.act or command.name, event.place.channel, ())
         if not is_preview and why is not None:
             return await self._refuse(event, words, why)
         if command.changes and now - event.at > TOO_OLD:
@@ -225,7 +225,7 @@ class Dispatcher:
         if acted_on is None:
             return None
         needed = max(asking.command.role, Role.OPERATOR)
-        what = decision.act if isinstance(decision, Plan) else asking.command.name
+        what = decision.act if isinstance(decision, Plan) else asking.command.act or asking.command.name
         return refusal(self._gatherer.fleet(), event.user, needed, what, event.place.channel, acted_on)
 
     async def _decide_once(self, event: Heard, asking: Asking, asker: Asker | None) -> bool:
