@@ -513,7 +513,7 @@ class Dispatcher:
                 await self._whisper(event, says("No open question has the code ", code(match[1]), "."))
                 return True
         if says_it_is_up(event.text):
-            for asked in self._desk.open_in(event.place.channel):
+            for asked in self._theirs(event, self._desk.open_in(event.place.channel)):
                 await self._desk.decide_anew(asked, event.place)
                 return True
         return False

@@ -319,6 +319,19 @@ def test_whoever_asked_may_take_the_question_back_though_the_right_is_gone() -> 
     talk(scenario, shared())
 
 
+def test_whoever_may_not_answer_a_question_has_nothing_decided_anew_by_saying_that_it_works() -> None:
+    async def scenario(bot: Bot) -> None:
+        await begin(bot)
+        await bot.answer("restart gpu1 no_buffer")
+        bot.fleet.die("gpu1")
+        assert await bot.answer("it works", user="U5") == ""
+        assert len(bot.questions.open()) == 1
+        assert await bot.answer("it works", user="U7") != ""
+        assert bot.questions.open() == ()
+
+    talk(scenario, shared())
+
+
 # The door
 
 
