@@ -17,6 +17,7 @@ from bot.domain.errors import StepFailed
 from bot.domain.facts import (
     Answer,
     Gpu,
+    GpuFault,
     GpuUse,
     JobFacts,
     JobState,
@@ -29,6 +30,7 @@ from bot.domain.facts import (
     Sight,
 )
 from bot.domain.fleet import Fleet, Job, Server
+from bot.domain.kernel_caches import CacheSeen, KernelCache
 from bot.domain.launching import CUSTOM, flags_for
 from bot.domain.needs import Needs
 from bot.engines.sglang import ENGINE
@@ -81,6 +83,10 @@ class PretendServer:
     """Numbers that it tells instead of its own, by the names of Load."""
     gpu_says: dict[str, Any] = field(default_factory=dict)
     """What its GPUs show instead, by the names of Gpu."""
+    faults: tuple[GpuFault, ...] | None = None
+    """What the kernel's log says of its GPUs; None where it can't be read."""
+    caches: dict[str, int] | None = None
+    """How many files lie in each cache of kernels that is there; None where nobody can look."""
     signals: list[str] = field(default_factory=list)
     tokens: float = 0.0
     """Decoded since its process began, up to ``tokens_at``."""
@@ -180,7 +186,9 @@ class PretendFleet:
         if needs.log:
             facts = replace(facts, diagnosis=self._diagnosis(one, now))
         if needs.gpu:
-            facts = replace(facts, gpus=self._gpus(one, now))
+            facts = replace(facts, gpus=self._gpus(one, now), faults=one.faults)
+        if needs.caches and one.caches is not None:
+            facts = replace(facts, caches=self._caches(one.caches, now))
         if needs.tail:
             facts = replace(facts, log_tail=self._tail(one))
         if one.pid is None or one.since is None:
@@ -270,6 +278,13 @@ class PretendFleet:
             gpu = Gpu(index, f"GPU-{index}", "H200", 120_000 if is_held else 4, 143_771, uses=uses)
             gpus.append(replace(gpu, **one.gpu_says))
         return tuple(gpus)
+
+    def _caches(self, files: Mapping[str, int], now: datetime) -> Mapping[KernelCache, CacheSeen]:
+        newest = now - timedelta(days=1)
+        return {
+            cache: CacheSeen(files.get(cache.name, 0), newest if files.get(cache.name) else None, cache.name in files)
+            for cache in ENGINE.kernel_caches
+        }
 
     def _tail(self, one: PretendServer) -> tuple[str, ...]:
         if one.crash is not None and one.crash.decisive_line:

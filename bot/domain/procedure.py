@@ -23,7 +23,8 @@ from bot.domain.guard import (
     victims,
     whom,
 )
-from bot.domain.launching import CUSTOM, changes, flag_problems, order, profile_for
+from bot.domain.kernel_caches import said, together
+from bot.domain.launching import CUSTOM, caches_found, changes, flag_problems, order, profile_for
 from bot.domain.limit_words import brief
 from bot.domain.limiting import groups
 from bot.domain.message import Line, Lines, Message, Small, bold, code, line, says
@@ -244,14 +245,15 @@ def _plan(
     old = {facts.profile for server in servers if (facts := world.facts(server.name)).profile}
     profile = profile_for(world, servers[0], words.profile)
     is_asked = any(stake.is_alive for stake in at_stake)
+    caches = together(caches_found(world, server, new) for server, new in zip(servers, orders, strict=True))
     question = Message(
         line(bold(f"Restart {subject}{with_profile}{one_by_one}?")),
         tuple(
             block
             for block in (
-                Lines((losses(world, servers),)),
+                Lines((losses(world, servers, caches.warmth),)),
                 _changes(world, servers, orders),
-                Small(_small(world, servers, orders, profile if words.profile else None, job)),
+                Small(_small(world, servers, orders, profile if words.profile else None, job, caches=said(caches))),
             )
             if block is not None
         ),
@@ -326,7 +328,13 @@ def _change(change: FlagChange) -> Line:
 
 
 def _small(
-    world: World, servers: Sequence[Server], orders: Sequence[StartOrder], profile: Profile | None, job: Job | None
+    world: World,
+    servers: Sequence[Server],
+    orders: Sequence[StartOrder],
+    profile: Profile | None,
+    job: Job | None,
+    *,
+    caches: str | None,
 ) -> tuple[Line, ...]:
     lines: list[Line] = []
     if (why := _why(world, servers)) and profile is not None and _gives_more(world, servers, profile):
@@ -346,6 +354,8 @@ def _small(
     lines.append(line("   ".join(checks)))
     if profile is not None:
         lines.append(line(" · ".join(_record(world, servers, profile))))
+    if caches is not None:
+        lines.append(line(caches))
     return tuple(lines)
 
 

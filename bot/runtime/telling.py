@@ -11,6 +11,7 @@ import structlog
 from bot.domain.errors import ChatError, StoreError, UpbotError
 from bot.domain.eta import NOTHING_KNOWN, Outlook, outlook, together
 from bot.domain.facts import ServerFacts
+from bot.domain.kernel_caches import NOT_SEEN, CacheState
 from bot.domain.message import Message, line, plain_line
 from bot.domain.plan import StartServers
 from bot.domain.readiness import Readiness, judge
@@ -87,7 +88,8 @@ class Narrator:
             if order.server not in live.op.survivors or is_over:
                 continue
             phase, since = live.phases.get(order.server, (None, now))
-            known.append(outlook(starts, order.server, order.profile, phase, now - since))
+            caches = live.caches.get(order.server, NOT_SEEN)
+            known.append(outlook(starts, order.server, order.profile, phase, now - since, caches=caches))
         return together(known)
 
     def _recent_starts(self) -> Sequence[StartRecord]:
@@ -180,6 +182,9 @@ class StepTeller:
 
     def phase_seen(self, server: str, facts: ServerFacts) -> None:
         self.narrator.phase_seen(self.live, server, facts)
+
+    def found_caches(self, server: str, state: CacheState) -> None:
+        self.live.caches[server] = state
 
 
 def _has_crashed(view: View) -> bool:

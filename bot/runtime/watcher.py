@@ -15,8 +15,9 @@ from typing import Any, Protocol
 
 import structlog
 
+from bot.domain import gpu_faults
 from bot.domain.errors import StoreError, UpbotError, UserError
-from bot.domain.facts import JobFacts, JobState, ServerFacts, Sight
+from bot.domain.facts import GpuFault, JobFacts, JobState, ServerFacts, Sight
 from bot.domain.fleet import Fleet, Server
 from bot.domain.message import Message
 from bot.domain.needs import Needs
@@ -94,6 +95,9 @@ class Watcher:
         self._blind_since: datetime | None = None
         self._is_blind_told = False
         self._limits: dict[str, tuple[tuple[str, ...], float | None]] = {}
+        self._faults: dict[str, GpuFault] = {}
+        self._troubled: frozenset[str] = frozenset()
+        self._asks_kernel = False
         self.seen_at: datetime | None = None
         """When the last round ended that saw anything: the heartbeat that an outside monitor checks."""
         self.samples: Samples | None = None
@@ -129,12 +133,14 @@ class Watcher:
 
     async def _look(self) -> None:
         fleet, now = self._fleet(), self._clock.now()
-        needs = Needs(load=True, log=True, gpu=self._round % GPU_ROUNDS == 0)
+        # Who fell into trouble just now may have lost its GPU: that is asked at once, not half a minute later.
+        needs = Needs(load=True, log=True, gpu=self._round % GPU_ROUNDS == 0 or self._asks_kernel)
         self._round += 1
         sight = Sight(now)
         async for sight in self._eyes.look(fleet.servers, jobs=fleet.jobs, needs=needs):  # noqa: B007 - the last one
             pass
         self.when_seen(sight)
+        self._mind_trouble(sight)
         reading = self._reading(sight, fleet)
         await self._mind_blindness(reading, sight)
         if not reading.servers and fleet.servers:
@@ -144,6 +150,26 @@ class Watcher:
         self._keep_reading(reading)
         await self._tell(changes)
         self._remember()
+
+    def _mind_trouble(self, sight: Sight) -> None:
+        """Keep what the kernel said of each server's GPUs, and note whether it must be asked once more."""
+        now = self._clock.now()
+        for name, facts in sight.servers.items():
+            if facts.faults is not None:
+                fault = gpu_faults.reason(facts.faults, now, now)
+                if fault is not None:
+                    self._faults[name] = fault
+        bad = (Readiness.DOWN, Readiness.CRASHED, Readiness.HUNG)
+        troubled = frozenset(name for name, facts in sight.servers.items() if judge(facts, now).readiness in bad)
+        self._asks_kernel = bool(troubled - self._troubled)
+        self._troubled = troubled
+
+    def _recent_fault(self, name: str, now: datetime) -> tuple[GpuFault | None, float | None]:
+        """The gravest that the kernel said of a server's GPUs in the last hour, and how many seconds ago."""
+        fault = self._faults.get(name)
+        if fault is None or now - fault.at > gpu_faults.TELLING:
+            return None, None
+        return fault, max(0.0, (now - fault.at).total_seconds())
 
     def _reading(self, sight: Sight, fleet: Fleet) -> Reading:
         now = self._clock.now()
@@ -175,6 +201,7 @@ class Watcher:
         reasons, heat_c = self._limits.get(server.name, ((), None))
         load, process = facts.load, facts.process
         is_dead = facts.sees_processes and process is None
+        fault, fault_age = self._recent_fault(server.name, now)
         if not is_dead and load.running is None and readiness is not Readiness.STARTING:
             return None
         return Sample(
@@ -193,6 +220,9 @@ class Watcher:
             process=process.identity if process is not None else None,
             is_starting=readiness is Readiness.STARTING,
             is_dead=is_dead,
+            fault_code=fault.code if fault is not None else None,
+            fault_gpu=fault.gpu if fault is not None else None,
+            fault_age=fault_age,
         )
 
     async def _mind_blindness(self, reading: Reading, sight: Sight) -> None:
