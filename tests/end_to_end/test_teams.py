@@ -20,7 +20,7 @@ hosts: {here: {state_dir: STATE}}
 servers: {gpu0: {host: here, port: PORT, launch: "python3 -c pass", log: STATE/gpu0.log}}
 people: {vic: {slack: U0VIC}}
 teams: {night: {slack: S0NIGHT, role: operator, channels: fleet}}
-channels: {fleet: {slack: C0FLEET}}
+channels: {fleet: {slack: C0FLEET, alerts: false}}
 """
 
 
