@@ -35,7 +35,7 @@ def touched(decision: Decision, words: Words, world: World) -> frozenset[str] | 
         case Reply() | DrawChart() | Promise() | Forget() | CancelOpen() | Plan(is_preview=True):
             return None
         case Plan():
-            return decision.touched or everything(world.fleet)
+            return of_plan(decision, world.fleet)
         case Adopt(processes):
             return frozenset(server for server, _process in processes)
         case SilenceAlerts(servers, _, _) | UnsilenceAlerts(servers):
@@ -44,9 +44,14 @@ def touched(decision: Decision, words: Words, world: World) -> frozenset[str] | 
             return _of_alert(alert, world)
         case SetPace():
             here = [op for op in world.operations if op.where.channel == world.channel]
-            return frozenset[str]().union(*(op.plan.touched for op in here))
+            return frozenset[str]().union(*(of_plan(op.plan, world.fleet) for op in here))
         case _:  # what says nothing of its own is about what was named, else about everything
             return frozenset(words.targets) if words.named else everything(world.fleet)
+
+
+def of_plan(plan: Plan, fleet: Fleet) -> frozenset[str]:
+    """What a plan acts on; one that names nothing is about everything."""
+    return plan.touched or everything(fleet)
 
 
 def _of_alert(id_: str | None, world: World) -> frozenset[str]:
@@ -62,11 +67,11 @@ def theirs_to_end(fleet: Fleet, user: str, channel: str, open_: Sequence[Ended])
         one
         for one in open_
         if (isinstance(one, Question) and one.asker == name)
-        or role_of(fleet, user, channel, one.plan.touched) >= Role.OPERATOR
+        or role_of(fleet, user, channel, of_plan(one.plan, fleet)) >= Role.OPERATOR
     ]
 
 
 def refusal_to_end(fleet: Fleet, user: str, channel: str, open_: Sequence[Operation | Question]) -> str | None:
     """Why none of it is theirs to end, and who may."""
-    acted_on = frozenset[str]().union(*(one.plan.touched for one in open_))
+    acted_on = frozenset[str]().union(*(of_plan(one.plan, fleet) for one in open_))
     return refusal(fleet, user, Role.OPERATOR, "cancel", channel, acted_on)

@@ -24,6 +24,7 @@ from bot.domain.operation import Asked, InTheWay, Operation, Question, Where
 from bot.domain.people import refusal
 from bot.domain.plan import Plan, grown_harm
 from bot.domain.saying import Words
+from bot.domain.touching import of_plan
 from bot.domain.words import interpret
 from bot.ports import Chat, Clock, Dice, Place, Questions, Ref
 from bot.runtime.executor import Executor
@@ -261,8 +262,8 @@ class Desk:
 
     def _lacks(self, question: Question, user: str, place: Place) -> str | None:
         """What a person lacks where they press, over what the question is about; by the right that they have now."""
-        plan = question.plan
-        return refusal(self._gatherer.fleet(), user, Role.OPERATOR, plan.act, place.channel, plan.touched)
+        fleet, plan = self._gatherer.fleet(), question.plan
+        return refusal(fleet, user, Role.OPERATOR, plan.act, place.channel, of_plan(plan, fleet))
 
     def _may_not(self, question: Question, user: str, by: str, place: Place) -> str | None:
         fleet = self._gatherer.fleet()
