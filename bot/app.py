@@ -42,6 +42,7 @@ from bot.runtime.gathering import Gatherer
 from bot.runtime.hands import FleetHands
 from bot.runtime.heartbeat import NAME as HEARTBEAT
 from bot.runtime.heartbeat import Heart
+from bot.runtime.holding import Holding
 from bot.runtime.jobs import FleetJobs
 from bot.runtime.prober import Prober
 from bot.runtime.questions import Desk
@@ -60,6 +61,7 @@ from bot.stores import backup
 from bot.stores.audit import SqlAudit
 from bot.stores.audit import Verified as Verified  # noqa: PLC0414 - what the command line prints
 from bot.stores.changes import SqlChanges
+from bot.stores.holds import SqlHolds
 from bot.stores.kept import SqlKept
 from bot.stores.samples import SqlSamples
 from bot.stores.sql import Database, SqlOperations, SqlQuestions, SqlSeen, SqlStarts
@@ -161,6 +163,9 @@ class App:
         self.switchboard = Switchboard(chat)
         steps = Steps(fleet, plugins.engines, self.witness, self.hands, self.jobs, starts, clock)
         self.executor = Executor(steps, self.switchboard, self.operations, self.tasks, self.scribe)
+        self.holding = Holding(
+            fleet, SqlHolds(database), self.executor, self.switchboard, clock, self.tasks, self.scribe
+        )
         self.watcher = Watcher(fleet, self.witness, self.executor, self.operations, self.switchboard, clock, kept, kept)
         self.teller = Teller(
             fleet,
@@ -187,6 +192,7 @@ class App:
             book=lambda: self.watcher.book,
             samples=self.samples,
             wishes=self.teller.of,
+            holds=self.holding.live,
         )
         self.desk = Desk(
             gatherer, self.executor, self.switchboard, self.questions, clock, SystemDice(), self.tasks, self.scribe
@@ -220,6 +226,7 @@ class App:
         self.watcher.samples, self.watcher.gallery = self.samples, gallery
         self.watcher.when_seen, self.dispatcher.promises = self.teller.take, self.teller
         self.dispatcher.alarms, self.dispatcher.charts = self.watcher, gallery
+        self.dispatcher.holding = self.holding
         self.is_chat_connected: Callable[[], bool] = lambda: True
         self.schedule = SystemSchedule()
         self._doorway: asyncio.Server | None = None
@@ -227,6 +234,7 @@ class App:
     async def begin(self, socket: Path | None) -> None:
         """Go on with what was at work, and open the door."""
         self.desk.resume()
+        self.holding.resume()
         resumed = self.executor.resume()
         if socket is not None:
             self._doorway = await self.door.serve(socket)

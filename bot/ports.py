@@ -18,6 +18,7 @@ from bot.domain.changes import JobMark, ReadinessChange
 from bot.domain.course import Point
 from bot.domain.facts import JobFacts, Process, Sight
 from bot.domain.fleet import Hop, Host, Job, Server
+from bot.domain.leases import Hold
 from bot.domain.message import Message
 from bot.domain.needs import Needs as Needs  # noqa: PLC0414 - a look is asked for with it
 from bot.domain.operation import Asked, Operation, Question, Where
@@ -316,6 +317,19 @@ class Questions(Protocol):
 
     def placed(self, nonce: str, where: Where) -> None:
         """Note where it was posted."""
+        ...
+
+
+class Holds(Protocol):
+    """Remembers what people hold; StoreError when it can't."""
+
+    def next_id(self) -> str: ...
+    def current(self) -> tuple[Hold, ...]:
+        """Those that were not ended, the oldest first; the time of one may be over."""
+        ...
+
+    def change(self, ended: Collection[str], kept: Sequence[Hold], at: datetime) -> None:
+        """End those of these ids and keep these, new ones and known ones, all of it or nothing."""
         ...
 
 

@@ -26,6 +26,7 @@ from bot.runtime.door import Switchboard, is_caller
 from bot.runtime.executor import Executor
 from bot.runtime.gallery import Gallery
 from bot.runtime.gathering import Gatherer
+from bot.runtime.holding import Holding
 from bot.runtime.questions import Desk
 from bot.runtime.roster import Roster
 from bot.runtime.scribe import Scribe
@@ -36,6 +37,7 @@ from bot.runtime.watcher import ROUND, Watcher
 from bot.runtime.witness import Witness
 from bot.stores.audit import SqlAudit
 from bot.stores.changes import SqlChanges
+from bot.stores.holds import SqlHolds
 from bot.stores.kept import SqlKept
 from bot.stores.samples import SqlSamples
 from bot.stores.sql import Database, SqlOperations, SqlQuestions, SqlStarts
@@ -233,6 +235,10 @@ class Bot:
         eyes = Witness(self.fleet, self.changes, self.clock)
         steps = Steps(get_fleet, engines, eyes, self.fleet, self.jobs, starts, self.clock)
         self.executor = Executor(steps, self.switchboard, operations, self.tasks, self.scribe)
+        self.holds = SqlHolds(self.database)
+        self.holding = Holding(
+            get_fleet, self.holds, self.executor, self.switchboard, self.clock, self.tasks, self.scribe
+        )
         commands = tuple(load("handlers", "COMMAND").values())
         self.watcher = Watcher(get_fleet, eyes, self.executor, operations, self.switchboard, self.clock, kept, kept)
         self.teller = Teller(
@@ -260,6 +266,7 @@ class Bot:
             book=lambda: self.watcher.book,
             samples=self.samples,
             wishes=self.teller.of,
+            holds=self.holding.live,
         )
         self.dice = dice or SeededDice()
         self.desk = Desk(
@@ -282,6 +289,7 @@ class Bot:
         self.watcher.samples, self.watcher.gallery = self.samples, gallery
         self.dispatcher.alarms, self.dispatcher.charts = self.watcher, gallery
         self.watcher.when_seen, self.dispatcher.promises = self.teller.take, self.teller
+        self.dispatcher.holding = self.holding
 
     async def watch(self, minutes: float) -> None:
         """Let time pass while the watcher looks each five seconds, and a job that runs gets on."""
@@ -369,6 +377,7 @@ class Bot:
         )
         bot.said = self.said + 1000
         bot.desk.resume()
+        bot.holding.resume()
         bot.executor.resume()
         bot.watcher.load()
         bot.teller.load(lambda wish: is_caller(wish.where.channel))

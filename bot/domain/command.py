@@ -85,6 +85,23 @@ class DrawChart:
 
 
 @dataclass(frozen=True, slots=True)
+class PutHold:
+    """Hold these servers for whoever says it."""
+
+    servers: tuple[str, ...]
+    until: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndHold:
+    """End these holds on these servers; none named: all of them."""
+
+    holds: tuple[str, ...]
+    servers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Promise:
     """Tell whoever asks when something is so."""
 
@@ -97,8 +114,8 @@ class Forget:
 
 
 Change = (
-    DrawChart | AckAlert | Adopt | CancelOpen | Forget | Promise | ReloadFleet | SetPace | SilenceAlerts
-    | UnsilenceAlerts
+    DrawChart | AckAlert | Adopt | CancelOpen | EndHold | Forget | Promise | PutHold | ReloadFleet | SetPace
+    | SilenceAlerts | UnsilenceAlerts
 )  # fmt: skip
 Decision = Reply | Plan | Change
 

@@ -245,6 +245,11 @@ class Fleet:
         """The person behind a chat's user id."""
         return next((one for one in self.people if user in one.ids or user == one.name), None)
 
+    def name_of(self, user: str) -> str:
+        """What a person is called: the name that is configured, else the chat's user id."""
+        person = self.person(user)
+        return person.name if person is not None else user
+
     def channel(self, place: str) -> Channel | None:
         """The channel behind a chat's channel id or name."""
         return next((one for one in self.channels if place in one.ids or place == one.name), None)

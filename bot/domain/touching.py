@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from bot.domain.command import (
@@ -11,8 +11,10 @@ from bot.domain.command import (
     CancelOpen,
     Decision,
     DrawChart,
+    EndHold,
     Forget,
     Promise,
+    PutHold,
     Reply,
     SetPace,
     SilenceAlerts,
@@ -21,7 +23,7 @@ from bot.domain.command import (
 from bot.domain.fleet import Fleet, Role
 from bot.domain.operation import Operation, Question
 from bot.domain.people import everything, refusal, role_of
-from bot.domain.plan import Plan
+from bot.domain.plan import Plan, TakeOver
 from bot.domain.saying import Words
 from bot.domain.watching.alerts import newest_firing
 from bot.domain.world import World
@@ -35,11 +37,13 @@ def touched(decision: Decision, words: Words, world: World) -> frozenset[str] | 
         case Reply() | DrawChart() | Promise() | Forget() | CancelOpen() | Plan(is_preview=True):
             return None
         case Plan():
-            return of_plan(decision, world.fleet)
+            return of_plan(decision, world.fleet, world.operations)
         case Adopt(processes):
             return frozenset(server for server, _process in processes)
-        case SilenceAlerts(servers, _, _) | UnsilenceAlerts(servers):
+        case SilenceAlerts(servers, _, _) | UnsilenceAlerts(servers) | PutHold(servers, _, _):
             return frozenset(servers) or everything(world.fleet)
+        case EndHold(holds, servers):
+            return frozenset(servers or (name for one in world.holds if one.id in holds for name in one.servers))
         case AckAlert(alert):
             return _of_alert(alert, world)
         case SetPace():
@@ -49,9 +53,11 @@ def touched(decision: Decision, words: Words, world: World) -> frozenset[str] | 
             return frozenset(words.targets) if words.named else everything(world.fleet)
 
 
-def of_plan(plan: Plan, fleet: Fleet) -> frozenset[str]:
-    """What a plan acts on; one that names nothing is about everything."""
-    return plan.touched or everything(fleet)
+def of_plan(plan: Plan, fleet: Fleet, operations: Iterable[Operation] = ()) -> frozenset[str]:
+    """What a plan acts on, and what it takes over from operations; one that names nothing is about everything."""
+    taken = {id_ for step in plan.steps if isinstance(step, TakeOver) for id_ in step.operations}
+    robbed = (op.plan.touched for op in operations if op.id in taken)
+    return plan.touched.union(*robbed) or everything(fleet)
 
 
 def _of_alert(id_: str | None, world: World) -> frozenset[str]:

@@ -11,7 +11,8 @@ from bot.domain.changes import JobMark, ReadinessChange
 from bot.domain.engine import Engine
 from bot.domain.facts import JobFacts, ServerFacts, Sight
 from bot.domain.fleet import Fleet, Role, Server
-from bot.domain.operation import Operation, Question
+from bot.domain.leases import Claim, Hold, claims_of
+from bot.domain.operation import Operation, Question, in_the_way
 from bot.domain.readiness import Verdict, judge
 from bot.domain.records import StartRecord
 from bot.domain.saying import Card
@@ -46,7 +47,7 @@ class World:
 
     ``role`` is what the asker is in this channel over the whole fleet; ``wishes`` are the asker's own.
     ``past`` is there for a command that declares ``needs_history``, ``tally`` for one that declares ``needs_samples``
-    where something is watched.
+    where something is watched. ``holds`` are those of people that have not ended.
     """
 
     fleet: Fleet
@@ -67,6 +68,7 @@ class World:
     book: Book = field(default_factory=Book)
     tally: Tally | None = None
     wishes: tuple[Wish, ...] = ()
+    holds: tuple[Hold, ...] = ()
 
     def facts(self, server: str) -> ServerFacts:
         """What was seen of a server; pending where nothing was."""
@@ -81,7 +83,6 @@ class World:
         """What was seen of a job."""
         return self.sight.jobs.get(name)
 
-    def busy(self, servers: tuple[str, ...]) -> Operation | None:
-        """The live operation that works on any of these servers."""
-        wanted = set(servers)
-        return next((op for op in self.operations if op.is_live and wanted & set(op.plan.servers)), None)
+    def busy(self, servers: tuple[str, ...]) -> tuple[Operation, Claim] | None:
+        """The live operation that holds any of these servers, their ports or their GPUs, and what both want."""
+        return in_the_way(claims_of(self.fleet, servers), self.operations)

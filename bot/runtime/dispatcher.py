@@ -23,8 +23,10 @@ from bot.domain.command import (
     Change,
     Decision,
     DrawChart,
+    EndHold,
     Forget,
     Promise,
+    PutHold,
     ReloadFleet,
     Reply,
     SetPace,
@@ -47,6 +49,7 @@ from bot.domain.world import World
 from bot.ports import Alarms, Charts, Chat, Clock, Heard, Place, Pressed, Promises, Ref
 from bot.runtime.executor import Executor
 from bot.runtime.gathering import Asking, Gatherer
+from bot.runtime.holding import Holding
 from bot.runtime.questions import Desk
 from bot.runtime.scribe import Scribe
 from bot.runtime.tasks import Tasks
@@ -121,6 +124,7 @@ class Dispatcher:
         self.alarms: Alarms | None = None
         self.charts: Charts | None = None
         self.promises: Promises | None = None
+        self.holding: Holding | None = None
 
     def heard(self, event: Heard) -> None:
         """Take a message; the work goes on in its own task."""
@@ -145,7 +149,7 @@ class Dispatcher:
         try:
             await work
         except InTheWay as error:
-            await self._mention(place, busy(error.operation, self._clock.now()))
+            await self._mention(place, busy(error.operation, self._clock.now(), error.claim))
         except UserError as error:
             await self._mention(place, says(str(error)))
         except ConfigError as error:
@@ -234,7 +238,7 @@ class Dispatcher:
         self._looking.append(asking)
         try:
             world = await self._gatherer.whole(asking)
-            decision = asking.command.decide(asking.words, world, world.now)
+            decision = asking.decide(world)
         finally:
             sign.cancel()
             is_wanted = asking in self._looking
@@ -277,7 +281,7 @@ class Dispatcher:
                 is_last = following.done()
                 is_time = late.done() or (timely.done() and _tells_something(latest))
                 if latest and (latest[0].sight.is_settled or is_time or is_last):
-                    decision = asking.command.decide(asking.words, latest[0], latest[0].now)
+                    decision = asking.decide(latest[0])
                     if not isinstance(decision, Reply):
                         return await self._carry_out(event, asking, decision, latest[0], asker)
                     if asker is not None:
@@ -335,6 +339,8 @@ class Dispatcher:
                 await self._adopt(event, processes)
             case CancelOpen(target):
                 await self._cancel(event, target)
+            case PutHold() | EndHold():
+                await self._post(event.place, self._hold(event, change))
             case ReloadFleet():
                 await self._read_again(event)
             case SetPace(every):
@@ -357,6 +363,13 @@ class Dispatcher:
         told = f"{listing(names)}: nothing was touched."
         self._scribe.adopted(names, event.text, event.user, event.place)
         await self._post(event.place, says(bold("Adopted "), told))
+
+    def _hold(self, event: Heard, change: PutHold | EndHold) -> Message:
+        if self.holding is None:
+            raise UserError("nothing can be held here")
+        if isinstance(change, PutHold):
+            return self.holding.put(change, event.text, event.user, event.place)
+        return self.holding.end(change, event.text, event.user, event.place)
 
     async def _alarm(self, event: Heard, change: AckAlert | SilenceAlerts | UnsilenceAlerts) -> None:
         if self.alarms is None:

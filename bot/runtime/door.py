@@ -260,13 +260,13 @@ class Door:
         asker = Asker(place)
         heard = Heard(place, place.channel, person, text, self.clock.now() - ago, mentions_bot=True)
         is_ok = await self.dispatcher.ask(heard, asker)
-        for question in self.desk.open_in(place.channel):
-            if may_confirm:
-                await self.desk.press(question.nonce, CONFIRM, person, place)
-            else:
-                await self.desk.cancel(place.channel, person)
-                await self.switchboard.post(place, says("Nobody can press without a running bot: nothing was done."))
-                is_ok = False
+        for question in self.desk.open_in(place.channel) if may_confirm else ():
+            await self.desk.press(question.nonce, CONFIRM, person, place)
+        if self.desk.open_in(place.channel):  # nobody pressed, the press was not theirs, or it is asked anew
+            await self.desk.cancel(place.channel, person)
+            why = "That press does not count" if may_confirm else "Nobody can press without a running bot"
+            await self.switchboard.post(place, says(f"{why}: nothing was done."))
+            is_ok = False
         while live := self.executor.untold():
             await self.clock.sleep(POLL)
             is_ok = all(one.id in self._done() for one in live)

@@ -19,9 +19,11 @@ from bot.domain.command import Reply
 from bot.domain.errors import ChatError, StoreError, UpbotError
 from bot.domain.fleet import Role
 from bot.domain.guard import busy
+from bot.domain.holds import not_theirs, whose_press
+from bot.domain.leases import Hold
 from bot.domain.message import Message, plain_line, says
 from bot.domain.operation import Asked, InTheWay, Operation, Question, Where
-from bot.domain.people import refusal
+from bot.domain.people import refusal, role_of
 from bot.domain.plan import Plan, grown_harm
 from bot.domain.saying import Words
 from bot.domain.touching import of_plan
@@ -79,7 +81,7 @@ class Desk:
         if asking is None:
             return
         world = await self._gatherer.whole(asking)
-        decision = asking.command.decide(asking.words, world, world.now)
+        decision = asking.decide(world, covered={op.owner, *(hold.by for hold in op.plan.held)})
         if isinstance(decision, Reply):
             await self._chat.post(place, decision.message)
         elif isinstance(decision, Plan) and decision.needs_confirmation:
@@ -214,7 +216,7 @@ class Desk:
 
     async def press(self, nonce: str, choice: str, user: str, place: Place) -> None:
         """Take a press, from a button or typed."""
-        now = self._clock.now()
+        now, fleet = self._clock.now(), self._gatherer.fleet()
         question = self._get(nonce)
         if question is None or question.state is not Asked.OPEN or question.expires_at <= now:
             if question is not None and question.state is Asked.OPEN:
@@ -231,6 +233,10 @@ class Desk:
             self._scribe.not_accepted(question, why, user, place)
             await self._chat.whisper(place, user, says(why))
             return
+        if (told := not_theirs(question.plan, fleet, self._held_from(question, user, place), by, now)) is not None:
+            self._scribe.not_accepted(question, plain_line(told.headline), user, place)
+            await self._chat.whisper(place, user, told)
+            return
         self._scribe.accepted(question, user, place)
         if not self._store.end(nonce, Asked.PRESSED, by=by, at=now):
             await self._too_late(self._get(nonce), user, place)
@@ -241,7 +247,7 @@ class Desk:
             await self._edit(question, text.closed(question, Asked.PRESSED, by))
             await self._act(question, user, by)
         except InTheWay as error:
-            told = busy(error.operation, self._clock.now())
+            told = busy(error.operation, self._clock.now(), error.claim)
             self._came_to_nothing(question, plain_line(told.headline), user)
             await self._tell(question, told)
         except UpbotError as error:
@@ -263,7 +269,7 @@ class Desk:
     def _lacks(self, question: Question, user: str, place: Place) -> str | None:
         """What a person lacks where they press, over what the question is about; by the right that they have now."""
         fleet, plan = self._gatherer.fleet(), question.plan
-        return refusal(fleet, user, Role.OPERATOR, plan.act, place.channel, of_plan(plan, fleet))
+        return refusal(fleet, user, Role.OPERATOR, plan.act, place.channel, of_plan(plan, fleet, self._executor.live()))
 
     def _may_not(self, question: Question, user: str, by: str, place: Place) -> str | None:
         fleet = self._gatherer.fleet()
@@ -273,6 +279,13 @@ class Desk:
             return f"{question.plan.verb} needs a second person: you asked for it yourself"
         return None
 
+    def _held_from(self, question: Question, user: str, place: Place) -> tuple[Hold, ...]:
+        """The holds that keep a press of theirs from counting: none for who is an admin there over all of it."""
+        fleet = self._gatherer.fleet()
+        acted_on = of_plan(question.plan, fleet, self._executor.live())
+        is_admin = role_of(fleet, user, place.channel, acted_on) >= Role.ADMIN
+        return () if is_admin else self._gatherer.holds()
+
     async def _act(self, question: Question, user: str, by: str) -> None:
         """Gather and decide again, and start only what was asked about."""
         place = Place(question.where.channel, question.where.thread)
@@ -281,7 +294,7 @@ class Desk:
             await self._void(question, "its words mean nothing any more, the fleet file has changed", user, place)
             return
         world = await self._gatherer.whole(asking)
-        decision = asking.command.decide(asking.words, world, world.now)
+        decision = asking.decide(world)
         if (who := self._called_off.get(question.nonce)) is not None:  # whoever said no has had the answer
             self._came_to_nothing(question, f"called off by {who}", user)
             await self._edit(question, text.closed(question, Asked.CANCELLED, who))
@@ -315,8 +328,8 @@ class Desk:
         if asking is None:
             return
         world = await self._gatherer.whole(asking)
-        decision = asking.command.decide(asking.words, world, world.now)
-        if isinstance(decision, Plan) and decision.stakes == question.plan.stakes:
+        decision = asking.decide(world)
+        if isinstance(decision, Plan) and _is_same(decision, question.plan):
             sight = world.sight
             await self._chat.post(place, text.looked_again(question.plan, sight, world.now))
             return
@@ -397,8 +410,15 @@ class Desk:
 
     def _who_may(self, plan: Plan) -> str:
         is_double = plan.verb in self._gatherer.fleet().limits.two_persons
+        if (holders := whose_press(plan)) is not None:
+            return f"{holders}, not the asker's" if is_double else holders
         return "a second operator's press" if is_double else "an operator's press"
 
     def _name(self, user: str) -> str:
         person = self._gatherer.fleet().person(user)
         return person.name if person is not None else user
+
+
+def _is_same(decision: Plan, asked: Plan) -> bool:
+    """Whether what was asked is still what there is to ask."""
+    return (decision.stakes, decision.held) == (asked.stakes, asked.held)
