@@ -21,7 +21,8 @@ def decide(words: Words, world: World, now: datetime) -> Decision:
     by = world.fleet.name_of(world.asker)
     may, others = releasable(world.holds, servers, by, is_admin=world.role >= Role.ADMIN)
     if others:
-        head = line(bold("Not released: "), "who holds it or an admin may; ", code(f"steal {others[0].servers[0]}"))
+        one = next(name for name in others[0].servers if name in servers)
+        head = line(bold("Not released: "), "who holds it or an admin may; ", code(f"steal {one}"))
         lines = hold_lines(others, world.fleet, now)
         return Reply(Message(line(head, " takes it over. Nothing was done."), (Lines(lines),)), is_ok=False)
     if not may:

@@ -12,7 +12,7 @@ from bot.domain.command import Command, Decision, Reply
 from bot.domain.fleet import Role
 from bot.domain.guard import under_way, whom
 from bot.domain.holds import hold_words
-from bot.domain.leases import Claim, Hold, claims_of, shared
+from bot.domain.leases import Claim, Hold, claims_of
 from bot.domain.message import Line, Lines, Message, Small, bold, code, line, says
 from bot.domain.operation import Operation
 from bot.domain.phrases import listing
@@ -28,9 +28,9 @@ def decide(words: Words, world: World, now: datetime) -> Decision:
         return Reply(says(bold("Steal which? "), code("steal gpu3"), ". Nothing was done."), is_ok=False)
     targets = world.targets if words.named else ()
     servers = tuple(server.name for server in targets)
-    wanted, by = claims_of(world.fleet, servers), world.fleet.name_of(world.asker)
+    wanted, by = frozenset(claims_of(world.fleet, servers)), world.fleet.name_of(world.asker)
     operations = [op for op in world.operations if _is_meant(op, words.words, wanted)]
-    holds = [hold for hold in world.holds if shared(wanted, hold.claims) is not None]
+    holds = [hold for hold in world.holds if hold.meets(wanted)]
     others = [hold for hold in holds if hold.by != by]
     who = listing([*([whom(world, targets)] if targets else []), *words.words])
     if not operations and not others:
@@ -52,10 +52,10 @@ def decide(words: Words, world: World, now: datetime) -> Decision:
     )
 
 
-def _is_meant(op: Operation, ids: Sequence[str], wanted: Sequence[Claim]) -> bool:
+def _is_meant(op: Operation, ids: Sequence[str], wanted: frozenset[Claim]) -> bool:
     """Whether a live operation is named, or holds what is named; a takeover is over in seconds by itself."""
     is_takeover = any(isinstance(step, TakeOver) for step in op.plan.steps)
-    return op.is_live and not is_takeover and (op.id in ids or shared(wanted, op.held) is not None)
+    return op.is_live and not is_takeover and (op.id in ids or not wanted.isdisjoint(op.held))
 
 
 def _question(title: str, operations: Sequence[Operation], holds: Sequence[Hold], world: World) -> Message:

@@ -6,6 +6,7 @@ Every decision passes `guarded`, whatever command it comes from, so no command h
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import datetime
 
@@ -13,7 +14,7 @@ from bot.domain.command import Adopt, Command, Decision, Reply
 from bot.domain.errors import UserError
 from bot.domain.fleet import Fleet, Role
 from bot.domain.guard import busy
-from bot.domain.leases import MOST_NAMED, Hold, claims_of, shared
+from bot.domain.leases import MOST_NAMED, Claim, Hold, claims_of
 from bot.domain.message import Block, Button, Buttons, Line, Lines, Message, Says, Small, bold, line
 from bot.domain.moments import time_of_day
 from bot.domain.operation import Operation, in_the_way
@@ -23,6 +24,8 @@ from bot.domain.world import World
 
 LONGEST = 120
 """Characters of servers' names in a line."""
+MOST_STOLEN = 16
+"""So many servers a button names."""
 
 
 class Held(UserError):
@@ -59,8 +62,8 @@ def touched(plan: Plan, fleet: Fleet, holds: Iterable[Hold]) -> tuple[Hold, ...]
     """
     if any(isinstance(step, TakeOver) for step in plan.steps):
         return ()
-    wanted, starves = claims_of(fleet, plan.servers), any(isinstance(step, StopJob) for step in plan.steps)
-    return tuple(hold for hold in holds if starves or shared(wanted, hold.claims) is not None)
+    wanted, starves = frozenset(claims_of(fleet, plan.servers)), any(isinstance(step, StopJob) for step in plan.steps)
+    return tuple(hold for hold in holds if starves or hold.meets(wanted))
 
 
 def unasked(plan: Plan, fleet: Fleet, holds: Iterable[Hold]) -> Hold | None:
@@ -80,8 +83,8 @@ def guarded(decision: Decision, command: Command, world: World, covered: Collect
         case Adopt(processes):
             return _adopting(decision, [server for server, _ in processes], world)
         case Reply(message, False) if command.changes and command.needs is not None:
-            wanted = claims_of(world.fleet, (server.name for server in world.targets))
-            held = [hold for hold in world.holds if shared(wanted, hold.claims) is not None]
+            wanted = frozenset(claims_of(world.fleet, (server.name for server in world.targets)))
+            held = [hold for hold in world.holds if hold.meets(wanted)]
             lines = hold_lines(held, world.fleet, world.now)
             return (
                 replace(decision, message=replace(message, blocks=_with(message.blocks, lines))) if held else decision
@@ -109,12 +112,14 @@ def _asking(plan: Plan, world: World, covered: Collection[str]) -> Plan:
 
 
 def _adopting(decision: Adopt, servers: Sequence[str], world: World) -> Decision:
-    wanted, who = claims_of(world.fleet, servers), world.fleet.name_of(world.asker)
-    others = [hold for hold in world.holds if hold.by != who and shared(wanted, hold.claims) is not None]
+    wanted, who = frozenset(claims_of(world.fleet, servers)), world.fleet.name_of(world.asker)
+    others = [hold for hold in world.holds if hold.by != who and hold.meets(wanted)]
     if not others or world.role >= Role.ADMIN:
         return decision
     head = line(bold("Not adopted: "), f"{_able(others)} may say it.")
-    return Reply(Message(head, (Small(hold_lines(others, world.fleet, world.now)), _steal(others[0]))), is_ok=False)
+    return Reply(
+        Message(head, (Small(hold_lines(others, world.fleet, world.now)), _steal(others, wanted))), is_ok=False
+    )
 
 
 def _able(holds: Iterable[Hold]) -> str:
@@ -123,8 +128,10 @@ def _able(holds: Iterable[Hold]) -> str:
     return f"{holders[0]} or an admin" if len(holders) == 1 else "an admin"
 
 
-def _steal(hold: Hold) -> Buttons:
-    return Buttons((Button("Steal…", Says(f"steal {hold.servers[0]}")),))
+def _steal(holds: Iterable[Hold], wanted: AbstractSet[Claim]) -> Buttons:
+    """A button that asks for what is wanted and held; what is not wanted for itself (a job's servers) is held whole."""
+    servers = dict.fromkeys(name for hold in holds for name in hold.shares(wanted) or hold.servers)
+    return Buttons((Button("Steal…", Says(f"steal {' '.join([*servers][:MOST_STOLEN])}")),))
 
 
 def whose_press(plan: Plan) -> str | None:
@@ -145,7 +152,8 @@ def not_theirs(plan: Plan, fleet: Fleet, holds: Sequence[Hold], by: str, now: da
     if not others:
         return None
     head = line(bold("Not yours to press: "), f"{_able(others)} may.")
-    return Message(head, (Small(hold_lines(others, fleet, now)), _steal(others[0])))
+    wanted = frozenset(claims_of(fleet, plan.servers))
+    return Message(head, (Small(hold_lines(others, fleet, now)), _steal(others, wanted)))
 
 
 # Putting and ending holds
@@ -164,11 +172,11 @@ def not_held(
 
     What is theirs already they may hold longer, or shorter.
     """
-    wanted = claims_of(fleet, servers)
-    others = [hold for hold in holds if hold.by != by and shared(wanted, hold.claims) is not None]
+    wanted = frozenset(claims_of(fleet, servers))
+    others = [hold for hold in holds if hold.by != by and hold.meets(wanted)]
     if others:
         head = line(bold("Not held: "), "somebody else has it. Nothing was done.")
-        return Message(head, (Lines(hold_lines(others, fleet, now)), _steal(others[0])))
+        return Message(head, (Lines(hold_lines(others, fleet, now)), _steal(others, wanted)))
     mine = {name for hold in holds if hold.by == by for name in hold.servers}
     new = claims_of(fleet, [name for name in servers if name not in mine])
     taken = in_the_way(new, [op for op in operations if op.owner != by])

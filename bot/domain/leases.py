@@ -8,6 +8,7 @@ a person's that its time has not come, so nobody who died leaves one behind.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
@@ -104,9 +105,12 @@ class Hold:
         claims = tuple(one for one in self.claims if one.of in kept)
         return replace(self, servers=kept, claims=claims) if kept else None
 
-    def shares(self, claims: Iterable[Claim]) -> tuple[str, ...]:
+    def meets(self, wanted: AbstractSet[Claim]) -> bool:
+        """Whether it has one of these claims."""
+        return not wanted.isdisjoint(self.claims)
+
+    def shares(self, wanted: AbstractSet[Claim]) -> tuple[str, ...]:
         """Its servers that have one of these claims, or whose port or GPU is one of them."""
-        wanted = set(claims)
         touched = {one.of for one in self.claims if one in wanted}
         return tuple(name for name in self.servers if name in touched)
 

@@ -6,6 +6,7 @@ who has it. What is held is written down; a hold whose time has come holds nothi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
@@ -52,6 +53,7 @@ class Holding:
         self._tasks = tasks
         self._scribe = scribe
         self._seen: tuple[Hold, ...] = ()
+        self._waiting: dict[str, asyncio.Task[None]] = {}
         executor.holds, executor.take_over = self.live, self.take_over
 
     def live(self) -> tuple[Hold, ...]:
@@ -133,7 +135,7 @@ class Holding:
         hold = next((one for one in self.live() if one.id == id_), None)
         if hold is None:
             return f"{id_} was over already"
-        servers = hold.shares(claims_of(fleet, step.servers)) or hold.servers
+        servers = hold.shares(frozenset(claims_of(fleet, step.servers))) or hold.servers
         part = hold.only(servers) or hold
         reason = f"taken over from {hold.by}" + (f" ({hold.reason})" if hold.reason else "")
         channel, thread = op.where.channel, op.where.thread
@@ -164,7 +166,7 @@ class Holding:
     # Time
 
     def _wait_for(self, hold: Hold) -> None:
-        self._tasks.spawn(self._over(hold), name=f"hold {hold.id}")
+        self._waiting[hold.id] = self._tasks.spawn(self._over(hold), name=f"hold {hold.id}")
 
     async def _over(self, hold: Hold) -> None:
         """When its time is over say so, if it still is what it was."""
@@ -186,6 +188,10 @@ class Holding:
 
     def _change(self, ended: Collection[str], kept: Sequence[Hold], new: Hold | None = None) -> None:
         self._store.change(ended, [*kept, *([new] if new is not None else [])], self._clock.now())
+        for id_ in ended:
+            waiting = self._waiting.pop(id_, None)
+            if waiting is not None and waiting is not asyncio.current_task():
+                waiting.cancel()
 
     def _place_of(self, place: Place) -> Place:
         """Where something can be told later: a channel of the fleet, also for what was said at the door."""

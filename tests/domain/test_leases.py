@@ -99,7 +99,7 @@ def test_a_hold_is_cut_with_its_claims() -> None:
     assert rest.servers == ("gpu4",)
     assert [one.words for one in rest.claims] == ["gpu4", "port 30004 of ct200", "gpu 4 of ct200"]
     assert hold("gpu3").without(["gpu3"]) is None
-    assert hold("gpu3", "gpu4").shares(claims_of(BIG, ["big"])) == ("gpu3", "gpu4")
+    assert hold("gpu3", "gpu4").shares(frozenset(claims_of(BIG, ["big"]))) == ("gpu3", "gpu4")
     assert shared(claims_of(BIG, ["big"]), hold("gpu3").claims) == Claim(Kind.GPU, "3", "ct200")
 
 

@@ -60,18 +60,13 @@ def test_the_question_names_the_hold_and_only_its_holder_or_an_admin_may_press()
         await bot.answer(HOLD)
         await bot.answer("restart gpu4 no_buffer", user="U2")
         card = bot.last
-        assert card.text == snapshot("""\
-Restart gpu4 with profile no_buffer?
-gpu4-gpu7 held by ana since 1 s, until 09:00 UTC: eval running
-1 healthy · up 6 h
-mamba-scheduler-strategy  extra_buffer → no_buffer
-max-running-requests  64 → 128
-mem-fraction-static  0.85 → 0.90
-✓ flags known to sglang 0.5.13   ✓ memory and ports will be free
-expected: 72 seats, now 37 · price: no overlap scheduling · never started by me here
-[Restart gpu4] [Cancel]
-asked by bo · ana's or an admin's press, or yes 4283 · 5 m left\
-""")
+        lines = card.text.splitlines()
+        assert [*lines[:2], *lines[-2:]] == [
+            "Restart gpu4 with profile no_buffer?",
+            "gpu4-gpu7 held by ana since 1 s, until 09:00 UTC: eval running",
+            "[Restart gpu4] [Cancel]",
+            "asked by bo · ana's or an admin's press, or yes 4283 · 5 m left",
+        ]
         bot.press("Restart gpu4", user="U2")
         await bot.advance(1)
         assert [(post.only_for, post.text) for post in whispers(bot)] == snapshot(

@@ -332,6 +332,36 @@ def test_whoever_may_not_answer_a_question_has_nothing_decided_anew_by_saying_th
     talk(scenario, shared())
 
 
+def test_what_is_taken_over_with_an_operation_is_touched_too() -> None:
+    async def scenario(bot: Bot) -> None:
+        await begin(bot)
+        await bot.answer("restart gpu0,gpu1 no_buffer")
+        bot.press("Restart gpu0 and gpu1")
+        await bot.advance(20)
+        told = await bot.answer("steal gpu0", user="U5")
+        assert told == "you may steal gpu0 here, but not gpu1; ask ana or team night"
+        assert (await bot.answer("steal gpu0", user="U7")).startswith("Steal gpu0?")
+        bot.press("Steal gpu0", user="U5")
+        await bot.advance(1)
+        assert bot.last.only_for == "U5"
+        assert not bot.executor.live()[0].stopper
+
+    talk(scenario, shared())
+
+
+def test_ones_own_hold_can_be_put_and_released_within_ones_reach() -> None:
+    async def scenario(bot: Bot) -> None:
+        await begin(bot)
+        told = await bot.answer("hold gpu1 2h", user="U5")
+        assert told == "you may hold gpu0 here, but not gpu1; ask ana or team night"
+        await bot.answer("hold gpu0 2h", user="U5")
+        assert len(bot.holding.live()) == 1
+        await bot.answer("release", user="U5")
+        assert bot.holding.live() == ()
+
+    talk(scenario, shared())
+
+
 # The door
 
 

@@ -10,7 +10,7 @@ from inline_snapshot import snapshot
 
 from bot.domain.facts import JobState, Process
 from bot.domain.fleet import Channel, Server
-from bot.domain.message import Mention
+from bot.domain.message import Mention, Says
 from bot.domain.operation import State
 from tests.jumping import run
 from tests.tester import Bot, first_night, talk
@@ -169,16 +169,21 @@ gpu4 held by bo since 3 s, until 09:00 UTC: taken over from ana (eval running)\
     talk(scenario)
 
 
-def test_a_press_refused_over_a_hold_offers_the_steal() -> None:
+def test_what_is_refused_over_a_hold_offers_the_steal_of_just_that() -> None:
     async def scenario(bot: Bot) -> None:
         bot.fleet.run_all()
-        await bot.answer("hold gpu4 2h")
-        await bot.answer("restart gpu4 no_buffer", user="U2")
-        bot.press("Restart gpu4", user="U2")
+        await bot.answer("hold gpu4-7 2h")
+        await bot.answer("hold gpu6 1h", user="U2")
+        assert [button.does for button in bot.last.buttons] == [Says("steal gpu6")]
+        await bot.answer("adopt gpu5", user="U2")
+        assert [button.does for button in bot.last.buttons] == [Says("steal gpu5")]
+        assert "steal gpu7 takes it over" in await bot.answer("release gpu7", user="U2")
+        await bot.answer("restart gpu5-6 no_buffer", user="U2")
+        bot.press("Restart gpu5 and gpu6", user="U2")
         await bot.advance(1)
         bot.press("Steal…", user="U2")
         await bot.advance(1)
-        assert bot.last.text.startswith("Steal gpu4?\ngpu4 held by ana since 3 s")
+        assert bot.last.text.startswith("Steal gpu5 and gpu6?\ngpu5, gpu6 held by ana since ")
 
     talk(scenario)
 
