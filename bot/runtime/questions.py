@@ -267,6 +267,8 @@ class Desk:
 
     def _may_not(self, question: Question, user: str, by: str, place: Place) -> str | None:
         fleet = self._gatherer.fleet()
+        if place.channel != question.where.channel:  # who answers is to have read what is at stake, and be seen
+            return f"{question.code} is asked in {self._called(question.where.channel)}: answer it there"
         if (why := self._lacks(question, user, place)) is not None:
             return why
         if question.plan.verb in fleet.limits.two_persons and by == question.asker:
@@ -398,6 +400,10 @@ class Desk:
     def _who_may(self, plan: Plan) -> str:
         is_double = plan.verb in self._gatherer.fleet().limits.two_persons
         return "a second operator's press" if is_double else "an operator's press"
+
+    def _called(self, channel: str) -> str:
+        known = (one.name for one in self._gatherer.fleet().channels if channel in one.ids)
+        return next((f"#{name}" for name in known), "another channel")
 
     def _name(self, user: str) -> str:
         person = self._gatherer.fleet().person(user)
