@@ -64,10 +64,11 @@ class Operation:
     """A plan being carried out.
 
     ``touched`` is true from the moment that something may have been signalled or started; before that a word ends
-    it and nothing is left behind. ``lost`` says of each server that dropped out why; ``launched`` are those that it
-    has started. ``copies`` are other places that want to read along. ``is_end_told`` is false from the beginning
-    until its end has been said, so that a bot that was killed in between says it when it is back. ``claims`` are what
-    it holds as long as it is live.
+    it and nothing is left behind. ``lost`` says of each server that dropped out why; ``asked`` since when each has
+    been asked to end, so that none is asked twice; ``launched`` are those that it has started. ``copies`` are other
+    places that want to read along. ``is_end_told`` is false from the beginning until its end has been said, so that a
+    bot that was killed in between says it when it is back. ``claims`` are what it
+    holds as long as it is live.
     """
 
     id: str
@@ -79,6 +80,7 @@ class Operation:
     progress: tuple[StepProgress, ...] = ()
     touched: bool = False
     lost: tuple[tuple[str, str], ...] = ()
+    asked: tuple[tuple[str, datetime], ...] = ()
     launched: tuple[str, ...] = ()
     copies: tuple[Where, ...] = ()
     pace: timedelta | None = timedelta(seconds=30)
@@ -180,6 +182,25 @@ def in_the_way(wanted: Iterable[Claim], live: Iterable[Operation]) -> tuple[Oper
         if op.is_live and (both := shared(mine, op.held)) is not None:
             return op, both
     return None
+
+
+def left_down(operations: Iterable[Operation], alive_at: Mapping[str, datetime]) -> frozenset[str]:
+    """The servers that the last operation on them was to end, and that were not seen alive since; newest last."""
+    last = {name: one for one in operations for name in one.plan.servers}
+    return frozenset(
+        name
+        for name, one in last.items()
+        if one.state is State.DONE and _only_ends(one.plan.steps) and not _lived_since(alive_at.get(name), one.ended_at)
+    )
+
+
+def _lived_since(alive_at: datetime | None, ended_at: datetime | None) -> bool:
+    return alive_at is not None and ended_at is not None and alive_at > ended_at
+
+
+def _only_ends(steps: Iterable[Step]) -> bool:
+    kinds = {type(step) for step in steps}
+    return EndServers in kinds and StartServers not in kinds
 
 
 class InTheWay(UserError):

@@ -273,6 +273,8 @@ class Desk:
 
     def _may_not(self, question: Question, user: str, by: str, place: Place) -> str | None:
         fleet = self._gatherer.fleet()
+        if place.channel != question.where.channel:  # who answers is to have read what is at stake, and be seen
+            return f"{question.code} is asked in {self._called(question.where.channel)}: answer it there"
         if (why := self._lacks(question, user, place)) is not None:
             return why
         if question.plan.verb in fleet.limits.two_persons and by == question.asker:
@@ -413,6 +415,10 @@ class Desk:
         if (holders := whose_press(plan)) is not None:
             return f"{holders}, not the asker's" if is_double else holders
         return "a second operator's press" if is_double else "an operator's press"
+
+    def _called(self, channel: str) -> str:
+        known = (one.name for one in self._gatherer.fleet().channels if channel in one.ids)
+        return next((f"#{name}" for name in known), "another channel")
 
     def _name(self, user: str) -> str:
         person = self._gatherer.fleet().person(user)

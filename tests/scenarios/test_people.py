@@ -168,15 +168,20 @@ def test_a_press_counts_by_the_right_over_what_the_question_is_about() -> None:
     talk(scenario, shared())
 
 
-def test_a_yes_typed_in_another_channel_counts_by_the_right_there() -> None:
+def test_a_yes_typed_in_another_channel_answers_nothing_whatever_the_right() -> None:
     async def scenario(bot: Bot) -> None:
         await begin(bot)
         await bot.answer("restart gpu4 no_buffer", channel="C2")
         code = bot.questions.open()[0].code
-        await bot.answer(f"yes {code}", user="U4", channel="C1")
-        assert whispers(bot) == [("U4", "you may restart in eval, but not here; ask ana or team night")]
+        for user in ("U1", "U3", "U4", "U7"):
+            await bot.answer(f"yes {code}", user=user, channel="C1")
+        assert whispers(bot) == [
+            (user, f"{code} is asked in #eval: answer it there") for user in ("U1", "U3", "U4", "U7")
+        ]
         assert bot.fleet.signalled == []
-        bot.say(f"yes {code}", user="U7", channel="C1")
+        await bot.answer(f"yes {code}", user="U7", channel="C2")
+        assert whispers(bot)[-1] == ("U7", "you may restart in fleet, but not here; ask ana or cleo")
+        bot.say(f"yes {code}", user="U4", channel="C2")
         await bot.advance(10)
         assert [name for name, _, _ in bot.fleet.signalled] == ["gpu4"]
 
