@@ -25,6 +25,7 @@ from bot.domain.operation import Asked, Operation, Question, Where
 from bot.domain.records import StartRecord as StartRecord  # noqa: PLC0414 - as above
 from bot.domain.watching.alerts import Alert
 from bot.domain.watching.samples import Reading
+from bot.domain.wishes import Goal, Wish
 
 
 class Clock(Protocol):
@@ -267,6 +268,21 @@ class Alarms(Protocol):
     async def unsilence(self, servers: frozenset[str]) -> None: ...
 
 
+class Promises(Protocol):
+    """Whoever tells people later what they want to be told."""
+
+    def promise(self, goal: Goal, user: str, place: Place) -> Wish: ...
+    def forget(self, user: str) -> int: ...
+
+
+class Groups(Protocol):
+    """Knows who is in a chat's user groups."""
+
+    async def members(self, group: str) -> frozenset[str]:
+        """The ids of all in it. NoSuchGroup when the chat has none of that id, ChatError when it can't be asked."""
+        ...
+
+
 class Schedule(Protocol):
     """Does something again and again; a round that takes longer than its span is not begun twice."""
 
@@ -337,6 +353,17 @@ class Audit(Protocol):
     def recent(self, limit: int) -> tuple[AuditEntry, ...]:
         """The newest so many, the newest last."""
         ...
+
+
+class Wishes(Protocol):
+    """Remembers what people want to be told."""
+
+    def add(self, wish: Wish) -> Wish:
+        """Keep it; the wish with the number that it has got."""
+        ...
+
+    def all(self) -> tuple[Wish, ...]: ...
+    def remove(self, number: int) -> None: ...
 
 
 class Changes(Protocol):

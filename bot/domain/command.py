@@ -15,6 +15,7 @@ from bot.domain.message import Message
 from bot.domain.needs import Needs
 from bot.domain.plan import Plan
 from bot.domain.saying import Card, Grammar, Words
+from bot.domain.wishes import Goal
 from bot.domain.world import World
 
 
@@ -100,18 +101,22 @@ class EndHold:
     servers: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Tell whoever asks when something is so."""
+
+    goal: Goal
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Whoever asks does not want to be told of anything any more."""
+
+
 Change = (
-    DrawChart
-    | AckAlert
-    | Adopt
-    | CancelOpen
-    | EndHold
-    | PutHold
-    | ReloadFleet
-    | SetPace
-    | SilenceAlerts
-    | UnsilenceAlerts
-)
+    DrawChart | AckAlert | Adopt | CancelOpen | EndHold | Forget | Promise | PutHold | ReloadFleet | SetPace
+    | SilenceAlerts | UnsilenceAlerts
+)  # fmt: skip
 Decision = Reply | Plan | Change
 
 

@@ -190,12 +190,28 @@ class Plan:
         """Whether something healthy, or something we can't see, would die."""
         return self.question is not None
 
+    @property
+    def act(self) -> str:
+        """What it does, as it is said of somebody who may not: "restart", "stop the job"."""
+        kind, _, verb = self.verb.partition(" ")
+        return f"{verb} the {kind}" if verb else kind
+
+    @property
+    def jobs(self) -> frozenset[str]:
+        """The jobs that it stops or starts."""
+        return frozenset(step.job for step in self.steps if isinstance(step, (StopJob, ResumeJob)))
+
+    @property
+    def touched(self) -> frozenset[str]:
+        """The servers and jobs that it acts on."""
+        return self.jobs.union(self.servers)
+
 
 def grown_harm(asked: Plan, now: Plan) -> str | None:
     """Why a press for ``asked`` must not start ``now``, or None when the harm has not grown.
 
-    Void are another target, profile or process, another holder, and something dead that lives now; a server that died
-    since is less harm, and counters do not count.
+    Void are another target, job, profile or process, another holder, and something dead that lives now; a server that
+    died since is less harm, and counters do not count.
     """
     if strangers := [hold for hold in now.held if hold.by not in {known.by for known in asked.held}]:
         return f"{strangers[0].by} holds {strangers[0].what} now"
@@ -203,6 +219,8 @@ def grown_harm(asked: Plan, now: Plan) -> str | None:
         return f"the profile is now {now.profile}"
     if more := [name for name in now.servers if name not in asked.servers]:
         return f"{', '.join(more)} would be touched too"
+    if jobs := sorted(now.jobs - asked.jobs):
+        return f"job {', '.join(jobs)} would be stopped too"
     before = {stake.server: stake for stake in asked.stakes}
     for stake in now.stakes:
         old = before.get(stake.server)

@@ -100,8 +100,10 @@ def interpret(
         return _filled(words, command, fleet, channel, recalled)
     is_near = words.suggestion is not None and len(tokens) == 2  # one word beside it may be a mistyped target
     is_speech = command.is_everyday or _is_speech(tokens[1:])
-    is_talk = is_speech and not mentions_bot and not reading.found and not is_near
-    return None if is_talk else Hint(words.message(command))
+    is_talk = is_speech and not reading.found and not is_near
+    if command.grammar.first:  # a sentence that people say to each other all day: only what may name something is meant
+        is_talk = words.suggestion not in fleet.words() and not any(map(str.isdigit, words.token))
+    return None if is_talk and not mentions_bot else Hint(words.message(command))
 
 
 def _is_meant(command: Command, tokens: Sequence[str], fleet: Fleet) -> bool:
@@ -157,6 +159,9 @@ class _Reading:
 
     def words(self, text: str, *, is_question: bool) -> Words | _Unknown:
         """The whole, or the first word that nobody knows."""
+        first = self.command.grammar.first
+        if first and (not self.tokens or self.tokens[0].lower().strip(_ENDING) not in first):
+            return _Unknown(self.tokens[0] if self.tokens else self.command.name, None)
         if self.command.grammar.rest:
             like = self.command.grammar.rest_like
             if len(self.tokens) > self.command.grammar.rest or (
@@ -210,7 +215,8 @@ class _Reading:
 
     def _near(self, token: str) -> str | None:
         grammar = self.command.grammar
-        known: list[str] = [*grammar.options, *grammar.words, *(f"{name}=" for name in grammar.flags)]
+        words = () if grammar.first else grammar.words  # those of a sentence are no likely mistake
+        known: list[str] = [*grammar.options, *words, *(f"{name}=" for name in grammar.flags)]
         if grammar.targets:
             known.extend(server.name for server in self.fleet.servers)
             known.extend(host.name for host in self.fleet.hosts)

@@ -18,6 +18,7 @@ from bot.domain.records import StartRecord
 from bot.domain.saying import Card
 from bot.domain.tally import Tally
 from bot.domain.watching.alerts import Book
+from bot.domain.wishes import Wish
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Past:
 class World:
     """Everything for one decision. ``installed`` and ``starts`` are by server; ``starts`` has the newest last.
 
+    ``role`` is what the asker is in this channel over the whole fleet; ``wishes`` are the asker's own.
     ``past`` is there for a command that declares ``needs_history``, ``tally`` for one that declares ``needs_samples``
     where something is watched. ``holds`` are those of people that have not ended.
     """
@@ -65,6 +67,7 @@ class World:
     past: Past = field(default_factory=Past)
     book: Book = field(default_factory=Book)
     tally: Tally | None = None
+    wishes: tuple[Wish, ...] = ()
     holds: tuple[Hold, ...] = ()
 
     def facts(self, server: str) -> ServerFacts:

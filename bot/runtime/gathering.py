@@ -20,6 +20,7 @@ from bot.domain.people import role_of
 from bot.domain.saying import Words
 from bot.domain.tally import Tally, tally
 from bot.domain.watching.alerts import Book
+from bot.domain.wishes import Wish
 from bot.domain.world import Installed, Past, World
 from bot.ports import Audit, Changes, Clock, Eyes, Hands, Place, Questions, Samples, Starts
 from bot.runtime.executor import Executor
@@ -60,6 +61,7 @@ class Gatherer:
     changes: Changes
     book: Callable[[], Book] = Book
     samples: Samples | None = None
+    wishes: Callable[[str], tuple[Wish, ...]] = lambda _user: ()
     holds: Callable[[], tuple[Hold, ...]] = tuple
 
     async def worlds(self, asking: Asking) -> AsyncIterator[World]:
@@ -103,7 +105,7 @@ class Gatherer:
             fleet=fleet,
             now=now,
             asker=asking.user,
-            role=role_of(fleet, asking.user),
+            role=role_of(fleet, asking.user, place.channel),
             channel=place.channel,
             thread=place.thread,
             sight=Sight(now),
@@ -117,6 +119,7 @@ class Gatherer:
             book=self.book(),
             holds=self.holds(),
             tally=self._tally(asking, now) if asking.command.needs_samples else None,
+            wishes=self.wishes(asking.user),
         )
 
     def _past(self, asking: Asking, now: datetime) -> Past:

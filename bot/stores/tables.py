@@ -83,6 +83,12 @@ kept = Table(
     Column("name", String(80), primary_key=True),
     Column("value", Text, nullable=False),
 )
+wishes = Table(
+    "wishes",
+    TABLES,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("value", Text, nullable=False),
+)
 readings = Table(
     "readings",
     TABLES,

@@ -109,6 +109,7 @@ cancel  end the open question or operation; says what was done and what is left
 chart  a picture of tokens a second and running requests
 compare  two profiles side by side: starts, failures, start-up time, caps, speed
 every  how often a running operation reports: every 10s
+forget  take back every `tell me when`
 help  what one may say here
 history  what was done here, by whom, and how it ended
 hold  hold servers for a while: what ends, starts or restarts them needs your press or an admin's
@@ -128,8 +129,10 @@ start  start servers that do not run, with a profile if one is named
 status  how busy each server is, tok/s against the target, the job, what goes on
 steal  take over what an operation or somebody's hold has; asks first, and tells whoever had it
 stop  stop servers; alone: cancel what is open
+tell  mentions you when servers are up or down, the job is done or the operation over; alone: what you wait for
 unsilence  end the silences about these servers, or all
 up  whether each server answers, now
+whoami  who you are to the bot, what you may here and elsewhere, and by what
 why  what limits throughput now, and what would help
 targets: a name, port, host, group or range (gpu2-5) · help restart tells more\
 """)
