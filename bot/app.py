@@ -147,13 +147,28 @@ class App:
         self.jobs = FleetJobs(self.reach, find_host, plugins.launchers["process"], clock)
         self.hands = FleetHands(self.reach, find_host, plugins.launchers, plugins.engines, clock)
         self.eyes = Prober(
-            fleet=fleet, engines=plugins.engines, transport=self.reach.transport, clock=clock, jobs=self.jobs
+            fleet=fleet,
+            engines=plugins.engines,
+            transport=self.reach.transport,
+            clock=clock,
+            jobs=self.jobs,
+            secret=os.environ.get,
         )
         audit, changes = SqlAudit(database), SqlChanges(database)
         self.scribe = Scribe(audit, clock, fleet)
         self.witness = Witness(self.eyes, changes, clock)
         self.switchboard = Switchboard(chat)
-        steps = Steps(fleet, plugins.engines, self.witness, self.hands, self.jobs, starts, clock)
+        steps = Steps(
+            fleet,
+            plugins.engines,
+            self.witness,
+            self.hands,
+            self.jobs,
+            starts,
+            clock,
+            self.eyes.routers,
+            self.operations,
+        )
         self.executor = Executor(steps, self.switchboard, self.operations, self.tasks, self.scribe)
         kept, self.samples = SqlKept(database), SqlSamples(database)
         self.watcher = Watcher(fleet, self.witness, self.executor, self.operations, self.switchboard, clock, kept, kept)

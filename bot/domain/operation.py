@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from bot.domain.errors import UserError
-from bot.domain.plan import EndForeign, EndServers, Plan, ResumeJob, StartServers, Step, StopJob
+from bot.domain.plan import EndForeign, EndServers, Plan, ResumeJob, StartServers, Step, StopJob, TakeOut
+from bot.domain.routing import Taken
 
 
 class State(Enum):
@@ -64,7 +65,8 @@ class Operation:
     ``touched`` is true from the moment that something may have been signalled or started; before that a word ends
     it and nothing is left behind. ``lost`` says of each server that dropped out why; ``launched`` are those that it
     has started. ``copies`` are other places that want to read along. ``is_end_told`` is false from the beginning
-    until its end has been said, so that a bot that was killed in between says it when it is back.
+    until its end has been said, so that a bot that was killed in between says it when it is back. ``taken`` are the
+    servers that it took out of their routers, also those that are back.
     """
 
     id: str
@@ -84,6 +86,7 @@ class Operation:
     stopper: str | None = None
     is_compared: bool = False
     is_end_told: bool = True
+    taken: tuple[Taken, ...] = ()
 
     @property
     def is_live(self) -> bool:
@@ -103,6 +106,23 @@ class Operation:
         """The servers that have not dropped out."""
         gone = {name for name, _ in self.lost}
         return tuple(name for name in self.plan.servers if name not in gone)
+
+    @property
+    def out(self) -> tuple[Taken, ...]:
+        """What is out of its router through this operation."""
+        return tuple(one for one in self.taken if not one.is_back)
+
+    @property
+    def asked_to_end(self) -> frozenset[str]:
+        """The servers whose processes may have been signalled by now."""
+        begun = zip(self.plan.steps, self.progress, strict=True)
+        ends = [step for step, progress in begun if isinstance(step, EndServers) and progress.note]
+        return frozenset(victim.server for step in ends for victim in step.victims)
+
+    def with_taken(self, taken: Taken) -> Operation:
+        """The operation with what it knows of a server and a router changed, or added."""
+        others = tuple(one for one in self.taken if one.pair != taken.pair)
+        return replace(self, taken=(*others, taken))
 
     def to(self, state: State, *, at: datetime | None = None, outcome: str = "") -> Operation:
         """The operation in another state; ValueError names the state and the wrong step from it."""
@@ -141,7 +161,18 @@ def in_the_way(plan: Plan, live: Iterable[Operation]) -> Operation | None:
     The end of a foreign process is beside whatever waits for it to be gone, so only another end of it counts.
     """
     wanted = _claims(plan)
-    return next((op for op in live if op.is_live and wanted & _claims(op.plan)), None)
+    return next((op for op in live if op.is_live and (wanted & _claims(op.plan) or _rolls_beside(plan, op.plan))), None)
+
+
+def _rolls_beside(one: Plan, other: Plan) -> bool:
+    """Whether one of them takes one server at a time out of a router, and the other would take another out of it."""
+    is_rolling = one.stops_on_failure or other.stops_on_failure
+    harms = any(stake.is_alive for stake in one.stakes) and any(stake.is_alive for stake in other.stakes)
+    return is_rolling and harms and bool(_routers(one) & _routers(other))
+
+
+def _routers(plan: Plan) -> set[str]:
+    return {router for step in plan.steps if isinstance(step, TakeOut) for router in step.routers}
 
 
 def _claims(plan: Plan) -> set[tuple[str, str | int]]:

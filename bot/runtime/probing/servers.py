@@ -11,6 +11,7 @@ from bot.domain.engine import Engine
 from bot.domain.facts import Answer, Gpu, Load, Movement, Outcome, Process, Running, ServerFacts
 from bot.domain.fleet import Fleet, Server
 from bot.domain.limiting import SEATS_FLAG
+from bot.domain.routing import Routed
 from bot.ports import Needs
 from bot.runtime.probing.logs import LogFollower
 from bot.runtime.probing.movement import Mover
@@ -80,6 +81,7 @@ class ServerLook:
     chunks: list[Chunk] = field(default_factory=list)
     gpus: tuple[Gpu, ...] = ()
     log_tail: tuple[str, ...] = ()
+    routed: dict[str, Routed] = field(default_factory=dict)
     _said: ServerFacts | None = None
 
     @property
@@ -210,6 +212,7 @@ class ServerLook:
             sees_processes=self.sees_processes,
             session=recognised.session,
             is_adopted=recognised.is_adopted,
+            routed=tuple(self.routed.values()),
         )
 
     def _has_health(self) -> bool:
