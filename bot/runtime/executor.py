@@ -241,7 +241,7 @@ class Executor:
             if is_behind or isinstance(step, (CompareThroughput, ComparePeers)):
                 continue
             is_wanted = live.op.state is State.RUNNING or (
-                isinstance(step, Prove) and live.op.launched and not live.is_left
+                isinstance(step, Prove) and set(step.servers) & set(live.op.launched) and not live.is_left
             )
             if not is_wanted or (live.op.plan.stops_on_failure and live.op.lost):
                 self._ledger.note(live, live.op.with_step(number, StepState.SKIPPED))

@@ -91,6 +91,7 @@ class TakingOut(_Pairs):
         super().__init__(steps, op, servers, teller)
         self.limit = step.limit
         self.where = named(step.routers)
+        self.earlier = {one.pair: one for one in op.out}
         self.failing: dict[str, datetime] = {}
         self.calm: dict[str, int] = {}
         self.left: dict[str, int | None] = {}
@@ -151,12 +152,12 @@ class TakingOut(_Pairs):
             taken = Taken(*pair, base(first.url), self.now, first.settings, tuple(one.id for one in sending))
             self.teller.takes(taken)
             self.taken[pair] = taken
-        elif all(one.id in self.taken[pair].entries for one in sending):
-            self.asked.setdefault(pair, self.taken[pair].at)  # before this bot was killed
+        elif (earlier := self.earlier.get(pair)) and all(one.id in earlier.entries for one in sending):
+            self.asked.setdefault(pair, earlier.at)  # by a bot that was killed since
         if self.is_due(pair, ASK_AGAIN):
-            self.asked[pair] = self.now
             for one in sending:
                 await self.steps.routers.remove(self.steps.fleet().router(pair[1]), one.id)
+            self.asked[pair] = self.now
 
     def _mind(self, router: str, pairs: Sequence[Pair], error: FleetError) -> None:
         """A router that can't be asked: for a while try again; then a rolling restart ends, and others go on."""
