@@ -74,7 +74,7 @@ def _server_uses(path: Path_, server: Server) -> Iterator[_Use]:
         yield _Use(("unit", host, manager, unit), (*path, "launcher"), name, why)
     for member in server.routers:
         at = place(member.url)
-        why = f"{member.url} at router {member.router} (for {name}) is"
+        why = f"{member.url} at router {member.router} (for {name}) is the worker of"
         yield _Use(("worker", member.router, f"{at[0]} {at[1]}"), (*path, "router"), name, why)
     for gpu in server.gpus:
         yield _Use(("gpu", host, str(gpu)), (*path, "gpus"), name, f"GPU {gpu} of {host} (for {name}) belongs to")

@@ -187,5 +187,5 @@ def test_killed_at_any_act_of_a_rolling_restart_nobody_is_out_twice_or_left_out(
 
     number = first
     while run(killed_at(number)):
-        number += 16
-    assert number > 100
+        number += 32
+    assert number > 300
