@@ -33,7 +33,7 @@ from bot.ports import Chat, Clock, Launcher, Place, TransportKind
 from bot.runtime.clock import SystemClock, since_start
 from bot.runtime.dice import SystemDice
 from bot.runtime.dispatcher import Dispatcher
-from bot.runtime.doctor import Finding, bad, good, look_at_hosts, look_at_people
+from bot.runtime.doctor import Finding, bad, good, look_at_hosts, look_at_people, look_at_routers
 from bot.runtime.door import Door, Nowhere, Switchboard, person_for
 from bot.runtime.drawing import Drawer
 from bot.runtime.executor import Executor
@@ -623,7 +623,8 @@ async def check(setup: Setup) -> list[Finding]:
     findings.append(good(f"state in {setup.environment.state_dir}"))
     app = App(source, setup.plugins, database, Nowhere(), setup.clock)
     try:
-        return findings + await look_at_hosts(fleet, app.eyes, app.hands, app.clock)
+        findings += await look_at_hosts(fleet, app.eyes, app.hands, app.clock)
+        return findings + await look_at_routers(fleet, app.eyes.routers)
     finally:
         await app.end()
         database.close()

@@ -53,7 +53,9 @@ def unlisted(world: World, servers: Sequence[Server]) -> tuple[Server, ...]:
     )
 
 
-def asked_lines(world: World, servers: Sequence[Server], *, comes_back: bool) -> tuple[Line, ...]:
+def asked_lines(
+    world: World, servers: Sequence[Server], *, comes_back: bool, is_rolling: bool = False
+) -> tuple[Line, ...]:
     """What a question says of routers: "router front: taken out first, requests may end for up to 2 m"."""
     routers = routers_of(servers)
     if not routers:
@@ -63,7 +65,8 @@ def asked_lines(world: World, servers: Sequence[Server], *, comes_back: bool) ->
     for router in routers:
         seen = [(server.name, one) for server, one in _seen(world, servers) if one.router == router]
         if why := next((one.why for _, one in seen if one.standing is Standing.UNKNOWN), None):
-            told.append(line(bold(f"{why}: "), "requests may be lost"))
+            then = "nothing is restarted until it answers" if is_rolling else "requests may be lost"
+            told.append(line(bold(f"{why}: "), then))
         absent = [name for name, one in seen if one.standing is Standing.ABSENT]
         if absent and comes_back:
             told.append(line(f"not in router {router} now, put in at the end: {_who(world, absent)}"))
@@ -83,8 +86,11 @@ def _odd(world: World, server: Server, one: Routed) -> str | None:
     readiness = world.verdict(server.name).readiness
     if one.standing is Standing.UNKNOWN:
         return one.why
-    if any(taken.pair == (server.name, one.router) for op in world.operations if op.is_live for taken in op.out):
-        return None
+    live = [op for op in world.operations if op.is_live]
+    taken = next((op for op in live if any(each.pair == (server.name, one.router) for each in op.out)), None)
+    if taken is not None:
+        is_out = readiness is Readiness.READY and one.standing is not Standing.HEALTHY
+        return f"taken out of router {one.router} by {taken.plan.verb}" if is_out else None
     if readiness is Readiness.READY and one.standing is Standing.ABSENT:
         return f"not in router {one.router}"
     if readiness is Readiness.READY and one.standing is Standing.UNHEALTHY:

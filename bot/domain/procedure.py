@@ -254,6 +254,7 @@ def _plan(
     old = {facts.profile for server in servers if (facts := world.facts(server.name)).profile}
     profile = profile_for(world, servers[0], words.profile)
     is_asked = any(stake.is_alive for stake in at_stake)
+    asked = profile if words.profile else None
     question = Message(
         line(bold(f"Restart {subject}{with_profile}{one_by_one}?")),
         tuple(
@@ -261,7 +262,7 @@ def _plan(
             for block in (
                 Lines((losses(world, servers),)),
                 _changes(world, servers, orders),
-                Small(_small(world, servers, orders, profile if words.profile else None, job)),
+                Small(_small(world, servers, orders, asked, job, is_rolling=is_rolling)),
             )
             if block is not None
         ),
@@ -333,7 +334,13 @@ def _change(change: FlagChange) -> Line:
 
 
 def _small(
-    world: World, servers: Sequence[Server], orders: Sequence[StartOrder], profile: Profile | None, job: Job | None
+    world: World,
+    servers: Sequence[Server],
+    orders: Sequence[StartOrder],
+    profile: Profile | None,
+    job: Job | None,
+    *,
+    is_rolling: bool,
 ) -> tuple[Line, ...]:
     lines: list[Line] = []
     if (why := _why(world, servers)) and profile is not None:
@@ -351,7 +358,7 @@ def _small(
     if job is not None:
         checks.append(f"✓ job {job.name} stops gracefully and resumes")
     lines.append(line("   ".join(checks)))
-    lines.extend(asked_lines(world, servers, comes_back=True))
+    lines.extend(asked_lines(world, servers, comes_back=True, is_rolling=is_rolling))
     if profile is not None:
         lines.append(line(" · ".join(_record(world, servers, profile))))
     return tuple(lines)

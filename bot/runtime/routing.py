@@ -13,8 +13,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+import structlog
+
 from bot.domain.behind import named
-from bot.domain.errors import FleetError, StepFailed
+from bot.domain.errors import FleetError, StepFailed, StoreError
 from bot.domain.facts import Process, ServerFacts
 from bot.domain.fleet import Membership, Server
 from bot.domain.needs import Needs
@@ -24,6 +26,8 @@ from bot.domain.plan import TakeOut
 from bot.domain.readiness import Readiness, judge
 from bot.domain.routing import Routed, Standing, Taken, Worker, base, of_server, standing
 from bot.runtime.probing.recognition import token_of
+
+_log = structlog.get_logger(__name__)
 
 if TYPE_CHECKING:
     from bot.runtime.steps import Steps, Teller
@@ -213,7 +217,8 @@ class PuttingBack(_Pairs):
                 for pair in [pair for pair in self.pending if pair[1] == router]:
                     await self._one(pair, listed, sight.servers[pair[0]].process)
             waiting = {name for name, _ in self.pending}
-            self.teller.note(f"{self.total - len(waiting)}/{self.total} back in {self.where}")
+            why = next((f" ({self.whys[pair]})" for pair in self.pending if pair in self.whys), "")
+            self.teller.note(f"{self.total - len(waiting)}/{self.total} back in {self.where}{why}")
             if self.pending and self.now - self.begun >= self.within:
                 self._give_up()
             if self.pending:
@@ -268,7 +273,11 @@ class PuttingBack(_Pairs):
 
     def _remembered(self, pair: Pair) -> Taken | None:
         """How a server stood in the router when it was last taken out, by whatever operation."""
-        recent = self.steps.operations.recent(_REMEMBERED)
+        try:
+            recent = self.steps.operations.recent(_REMEMBERED)
+        except StoreError as error:
+            _log.warning("operations_not_read", error=str(error))
+            return None
         return next((one for op in reversed(recent) for one in op.taken if one.pair == pair), None)
 
     def _drop_the_dead(self, seen: Mapping[str, ServerFacts]) -> None:

@@ -129,7 +129,8 @@ def out_blocks(op: Operation) -> list[Block]:
         lines = [line(f"{why}; ", code(f"start {' '.join(who)}"), " puts it back") for why, who in groups.items()]
         return [Small(tuple(lines))]
     servers = dict.fromkeys(one.server for one in op.out)
-    back = Button("Put back into its router", Says(f"start {' '.join(servers)}"))
+    is_dead = not servers.keys().isdisjoint({*dict(op.lost), *(op.asked_to_end - set(op.launched))})
+    back = Button("Start and put back" if is_dead else "Put back into its router", Says(f"start {' '.join(servers)}"))
     lines = [line(f"🔴 {names(who, order)}   ", bold(why)) for why, who in groups.items()]
     return [Lines(tuple(lines)), Buttons((back,))]
 

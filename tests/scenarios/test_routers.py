@@ -10,9 +10,11 @@ from datetime import timedelta
 import pytest
 from inline_snapshot import snapshot
 
-from bot.domain.errors import StepFailed
+from bot.domain.errors import StepFailed, StoreError
 from bot.domain.facts import JobState
 from bot.domain.fleet import Fleet
+from bot.runtime.doctor import look_at_routers
+from tests.fate import Fate, FatedBot, FatedChat
 from tests.jumping import run
 from tests.pretend import PretendRouter
 from tests.scenarios.test_restart import OOM
@@ -290,7 +292,7 @@ done before: out of router front, drained · 1/1 stopped · memory and ports fre
 🔴 gpu0   out of GPU memory
 [Back to extra_buffer]
 🔴 gpu0   out of router front
-[Put back into its router]\
+[Start and put back]\
 """)
 
     routed(scenario)
@@ -418,3 +420,121 @@ def test_killed_at_any_moment_it_is_taken_out_once_and_not_left_out(moment: floa
         assert not bot.tasks.failures
 
     run(scenario())
+
+
+def test_what_can_not_be_written_down_is_not_taken_out() -> None:
+    """A full disk: what the router knew of it would be lost with a kill -9."""
+
+    async def scenario() -> None:
+        fate = Fate(wrong=lambda: StoreError("the disk is full"), lasts=10_000)
+        bot = FatedBot(few(2), fate, chat=FatedChat(Fate()))
+        bot.fleet.run_all()
+        bot.fleet.routers.list_all(SETTINGS)
+        bot.fleet.visitors = 8
+        front = bot.fleet.routers.all["front"]
+        front.takes = 3.0
+        await bot.answer("stop gpu0", within=5)
+        bot.press("Stop gpu0")
+        await bot.advance(2)
+        fate.at, fate.is_armed = fate.count + 1, True
+        await bot.advance(60)
+        assert front.asked == []
+        assert bot.fleet.signalled == []
+        assert "the disk is full" in everything(bot)
+        fate.rise()
+        await bot.advance(20)
+        assert bot.operations.live() == ()
+        await bot.tasks.close()
+
+    run(scenario())
+
+
+def test_a_look_names_who_is_down_while_the_router_sends_to_it_and_who_was_taken_out() -> None:
+    async def scenario(bot: Bot, front: PretendRouter) -> None:
+        bot.fleet.die("gpu2")
+        bot.fleet.visits_take = 60
+        assert "🟡 router front still sends to it: gpu2" in await bot.answer("up?", within=3)
+        await bot.answer("stop gpu0")
+        bot.press("Stop gpu0")
+        await bot.advance(5)
+        assert "🟡 taken out of router front by stop: gpu0" in await bot.answer("status", within=4)
+        front.fails = GONE
+        assert "🟡 router front refuses the connection: all 3" in await bot.answer("up?", within=3)
+
+    routed(scenario)
+
+
+def test_a_second_cancel_ends_the_putting_back_and_the_end_says_who_is_out() -> None:
+    async def scenario(bot: Bot, front: PretendRouter) -> None:
+        bot.fleet.visits_take = 1e9
+        await bot.answer("stop gpu0")
+        bot.press("Stop gpu0")
+        await bot.advance(5)
+        front.fails = GONE
+        await bot.answer("cancel")
+        await bot.advance(5)
+        assert bot.executor.live() != ()
+        await bot.answer("cancel")
+        await bot.advance(5)
+        assert bot.executor.live() == ()
+        assert bot.fleet.signalled == []
+        assert bot.posts()[-1].text == snapshot("""\
+Stopped before any server was touched.
+The server is healthy: up 6 h, 8 requests running.
+🔴 gpu0   out of router front
+[Put back into its router]\
+""")
+
+    routed(scenario)
+
+
+def test_a_cancel_while_servers_are_asked_to_end_puts_back_only_who_outlives_it() -> None:
+    async def scenario(bot: Bot, front: PretendRouter) -> None:
+        bot.fleet.servers["gpu1"].ignores_sigterm = True
+        bot.fleet.visitors = 0
+        await bot.answer("stop gpu0,gpu1")
+        bot.press("Stop gpu0 and gpu1")
+        await bot.advance(4.5)
+        assert {name for name, _, _ in bot.fleet.signalled} == {"gpu0", "gpu1"}
+        await bot.answer("cancel")
+        await bot.advance(60)
+        assert [url for what, url in front.asked if what == "add"] == ["http://127.0.0.1:30001"]
+        assert bot.posts()[-1].text == snapshot("""\
+Stop gpu0 and gpu1: cancelled by ana
+done: out of router front, drained · 1/2 stopped, all of them asked to end
+running: gpu1
+gpu1 back in router front
+left as they are: gpu0
+🔴 gpu0   out of router front
+[Start and put back]\
+""")
+
+    routed(scenario)
+
+
+def test_a_rolling_restart_says_beforehand_that_it_does_not_begin_without_the_router() -> None:
+    async def scenario(bot: Bot, front: PretendRouter) -> None:
+        front.fails = GONE
+        told = await bot.answer("restart --rolling no_buffer")
+        assert "router front refuses the connection: nothing is restarted until it answers" in told
+        front.fails = None
+        front.workers.pop("w2")
+        told = await bot.answer("restart no_buffer")
+        assert "not in router front now, put in at the end: gpu1" in told
+
+    routed(scenario)
+
+
+def test_the_doctor_says_what_each_router_lists() -> None:
+    async def scenario(bot: Bot, front: PretendRouter) -> None:
+        front.workers.pop("w2")
+        (found,) = await look_at_routers(bot.fleet_value, bot.fleet.routers)
+        assert found.line == "ok   router front: lists 2 of its 3 servers"
+        front.fails = GONE
+        (found,) = await look_at_routers(bot.fleet_value, bot.fleet.routers)
+        assert found.line == snapshot("""\
+NOT  router front refuses the connection
+     → it must answer ct200 at 127.0.0.1:3100\
+""")
+
+    routed(scenario)
