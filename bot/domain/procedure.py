@@ -24,10 +24,12 @@ from bot.domain.guard import (
     victims,
     whom,
 )
-from bot.domain.launching import CUSTOM, changes, flag_problems, order, profile_for
+from bot.domain.kernel_caches import said, together
+from bot.domain.launching import CUSTOM, caches_found, changes, flag_problems, order, profile_for
 from bot.domain.limit_words import brief
 from bot.domain.limiting import groups
 from bot.domain.message import Line, Lines, Message, Small, bold, code, line, says
+from bot.domain.phrases import count, span
 from bot.domain.plan import (
     AwaitFree,
     ComparePeers,
@@ -255,14 +257,15 @@ def _plan(
     profile = profile_for(world, servers[0], words.profile)
     is_asked = any(stake.is_alive for stake in at_stake)
     asked = profile if words.profile else None
+    caches = together(caches_found(world, server, new) for server, new in zip(servers, orders, strict=True))
     question = Message(
         line(bold(f"Restart {subject}{with_profile}{one_by_one}?")),
         tuple(
             block
             for block in (
-                Lines((losses(world, servers),)),
+                Lines((losses(world, servers, caches.warmth),)),
                 _changes(world, servers, orders),
-                Small(_small(world, servers, orders, asked, job, is_rolling=is_rolling)),
+                Small(_small(world, servers, orders, asked, job, caches=said(caches), is_rolling=is_rolling)),
             )
             if block is not None
         ),
@@ -293,9 +296,12 @@ def canary(words: Words, world: World) -> Reply | Plan:
     (server,) = world.targets
     peers = tuple(one.name for one in world.fleet.servers if one.name != server.name and one.engine == server.engine)
     steps = tuple(step for step in plan.steps if not isinstance(step, CompareThroughput))
+    beside = f", beside its {count(len(peers), 'peer')} for {span(world.fleet.limits.compare_after)}?"
+    head = line(bold(f"Canary: restart {server.name} with profile {words.profile}{beside}"))
     return replace(
         plan,
         verb="canary",
+        question=replace(plan.question, headline=head) if plan.question is not None else None,
         title=f"Canary {server.name} · {words.profile}",
         steps=(*steps, ComparePeers(server.name, peers, world.fleet.limits.compare_after)),
         confirm_label=f"Canary on {server.name}",
@@ -340,10 +346,11 @@ def _small(
     profile: Profile | None,
     job: Job | None,
     *,
+    caches: str | None,
     is_rolling: bool,
 ) -> tuple[Line, ...]:
     lines: list[Line] = []
-    if (why := _why(world, servers)) and profile is not None:
+    if (why := _why(world, servers)) and profile is not None and _gives_more(world, servers, profile):
         lines.append(line(f"why: {why}"))
     checks: list[str] = []
     checked = flag_problems(world, servers[0], orders[0])
@@ -361,7 +368,15 @@ def _small(
     lines.extend(asked_lines(world, servers, comes_back=True, is_rolling=is_rolling))
     if profile is not None:
         lines.append(line(" · ".join(_record(world, servers, profile))))
+    if caches is not None:
+        lines.append(line(caches))
     return tuple(lines)
+
+
+def _gives_more(world: World, servers: Sequence[Server], profile: Profile) -> bool:
+    """Whether a profile could be what lifts the cap: one with fewer seats than now is asked for other reasons."""
+    now = [facts.max_running for server in servers if (facts := world.facts(server.name).load).max_running]
+    return profile.seats is None or not now or profile.seats > max(now)
 
 
 def _record(world: World, servers: Sequence[Server], profile: Profile) -> list[str]:
@@ -376,7 +391,7 @@ def _record(world: World, servers: Sequence[Server], profile: Profile) -> list[s
         parts.append(f"price: {profile.price}")
     ran = [one for one in world.starts if one.profile == profile.name]
     if not any(one.is_ready for one in ran):
-        parts.append("never run here before")
+        parts.append("never started by me here")
     else:
         failed = sum(not one.is_ready for one in ran)
         took = start_time(ran, servers)

@@ -11,6 +11,7 @@ import structlog
 from bot.domain.errors import ChatError, StoreError, UpbotError
 from bot.domain.eta import NOTHING_KNOWN, Outlook, outlook, together
 from bot.domain.facts import ServerFacts
+from bot.domain.kernel_caches import NOT_SEEN, CacheState
 from bot.domain.message import Message, line, plain_line
 from bot.domain.plan import StartServers
 from bot.domain.readiness import Readiness, judge
@@ -88,7 +89,8 @@ class Narrator:
             if order.server not in live.op.survivors or is_over:
                 continue
             phase, since = live.phases.get(order.server, (None, now))
-            known.append(outlook(starts, order.server, order.profile, phase, now - since))
+            caches = live.caches.get(order.server, NOT_SEEN)
+            known.append(outlook(starts, order.server, order.profile, phase, now - since, caches=caches))
         return together(known)
 
     def _recent_starts(self) -> Sequence[StartRecord]:
@@ -185,6 +187,9 @@ class StepTeller:
     def takes(self, taken: Taken, *, is_sure: bool = True) -> None:
         ledger = self.narrator.ledger
         (ledger.change if is_sure else ledger.note)(self.live, self.live.op.with_taken(taken))
+
+    def found_caches(self, server: str, state: CacheState) -> None:
+        self.live.caches[server] = state
 
 
 def _has_crashed(view: View) -> bool:

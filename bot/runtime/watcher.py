@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 import structlog
 
+from bot.domain import gpu_faults
 from bot.domain.errors import StoreError, UpbotError, UserError
-from bot.domain.facts import JobFacts, JobState, ServerFacts, Sight
+from bot.domain.facts import GpuFault, JobFacts, JobState, ServerFacts, Sight
 from bot.domain.fleet import Fleet, Server
 from bot.domain.message import Message
 from bot.domain.needs import Needs
@@ -87,13 +88,16 @@ class Watcher:
         self._clock = clock
         self._keep = keep
         self._books = books
-        self._watch = Watch(Limits(target=fleet().target))
+        self._watch = Watch(Limits())
         self._told: dict[str, _Told] = {}
         self._round = 0
         self._kept_at: datetime | None = None
         self._blind_since: datetime | None = None
         self._is_blind_told = False
         self._limits: dict[str, tuple[tuple[str, ...], float | None]] = {}
+        self._faults: dict[str, GpuFault] = {}
+        self._troubled: frozenset[str] = frozenset()
+        self._asks_kernel = False
         self.seen_at: datetime | None = None
         """When the last round ended that saw anything: the heartbeat that an outside monitor checks."""
         self.samples: Samples | None = None
@@ -127,11 +131,13 @@ class Watcher:
 
     async def _look(self) -> None:
         fleet, now = self._fleet(), self._clock.now()
-        needs = Needs(load=True, log=True, gpu=self._round % GPU_ROUNDS == 0)
+        # Who fell into trouble just now may have lost its GPU: that is asked at once, not half a minute later.
+        needs = Needs(load=True, log=True, gpu=self._round % GPU_ROUNDS == 0 or self._asks_kernel)
         self._round += 1
         sight = Sight(now)
         async for sight in self._eyes.look(fleet.servers, jobs=fleet.jobs, needs=needs):  # noqa: B007 - the last one
             pass
+        self._mind_trouble(sight)
         reading = self._reading(sight, fleet)
         await self._mind_blindness(reading, sight)
         if not reading.servers and fleet.servers:
@@ -141,6 +147,26 @@ class Watcher:
         self._keep_reading(reading)
         await self._tell(changes)
         self._remember()
+
+    def _mind_trouble(self, sight: Sight) -> None:
+        """Keep what the kernel said of each server's GPUs, and note whether it must be asked once more."""
+        now = self._clock.now()
+        for name, facts in sight.servers.items():
+            if facts.faults is not None:
+                fault = gpu_faults.reason(facts.faults, now, now)
+                if fault is not None:
+                    self._faults[name] = fault
+        bad = (Readiness.DOWN, Readiness.CRASHED, Readiness.HUNG)
+        troubled = frozenset(name for name, facts in sight.servers.items() if judge(facts, now).readiness in bad)
+        self._asks_kernel = bool(troubled - self._troubled)
+        self._troubled = troubled
+
+    def _recent_fault(self, name: str, now: datetime) -> tuple[GpuFault | None, float | None]:
+        """The gravest that the kernel said of a server's GPUs in the last hour, and how many seconds ago."""
+        fault = self._faults.get(name)
+        if fault is None or now - fault.at > gpu_faults.TELLING:
+            return None, None
+        return fault, max(0.0, (now - fault.at).total_seconds())
 
     def _reading(self, sight: Sight, fleet: Fleet) -> Reading:
         now = self._clock.now()
@@ -172,6 +198,7 @@ class Watcher:
         reasons, heat_c = self._limits.get(server.name, ((), None))
         load, process = facts.load, facts.process
         is_dead = facts.sees_processes and process is None
+        fault, fault_age = self._recent_fault(server.name, now)
         if not is_dead and load.running is None and readiness is not Readiness.STARTING:
             return None
         return Sample(
@@ -190,6 +217,9 @@ class Watcher:
             process=process.identity if process is not None else None,
             is_starting=readiness is Readiness.STARTING,
             is_dead=is_dead,
+            fault_code=fault.code if fault is not None else None,
+            fault_gpu=fault.gpu if fault is not None else None,
+            fault_age=fault_age,
         )
 
     async def _mind_blindness(self, reading: Reading, sight: Sight) -> None:
@@ -352,10 +382,6 @@ class Watcher:
             self._keep.put("learned", json.dumps(self._watch.dump()))
         except StoreError as error:
             _log.warning("learned_not_kept", error=str(error))
-
-    def reloaded(self) -> None:
-        """The fleet file was read again."""
-        self._watch.limits = replace(self._watch.limits, target=self._fleet().target)
 
 
 def _job_sample(facts: JobFacts) -> JobSample:
