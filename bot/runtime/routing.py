@@ -39,6 +39,8 @@ ASK_AGAIN = timedelta(seconds=10)
 """What a router has queued and not done by then is asked for once more."""
 REMOVED_BY = timedelta(seconds=15)
 """An entry that was to be removed and still stands there by then stays."""
+REMOVE_LIMIT = timedelta(seconds=30)
+"""So long a router may list what it was asked to remove."""
 ADD_AGAIN = timedelta(seconds=30)
 BACK_LIMIT = timedelta(minutes=5)
 """A router may have been restarted, and two health checks of its default are two minutes apart."""
@@ -96,7 +98,8 @@ class TakingOut(_Pairs):
         self.limit = step.limit
         self.where = named(step.routers)
         self.earlier = {one.pair: one for one in op.out}
-        self.failing: dict[str, datetime] = {}
+        self.failing: dict[Pair, tuple[datetime, str]] = {}
+        self.first: dict[Pair, datetime] = {}
         self.calm: dict[str, int] = {}
         self.left: dict[str, int | None] = {}
         self.longest = timedelta()
@@ -134,16 +137,17 @@ class TakingOut(_Pairs):
 
     async def _take_out(self) -> None:
         for router, listed in (await self.lists()).items():
-            pairs = [pair for pair in self.pending if pair[1] == router]
-            try:
-                if isinstance(listed, FleetError):
-                    raise listed
-                for pair in pairs:
+            for pair in [pair for pair in self.pending if pair[1] == router]:
+                try:
+                    if isinstance(listed, FleetError):
+                        raise listed
                     await self._one(pair, listed)
-            except FleetError as error:
-                self._mind(router, pairs, error)
-            else:
-                self.failing.pop(router, None)
+                except FleetError as error:
+                    since, _ = self.failing.get(pair, (self.now, ""))
+                    self.failing[pair] = since, str(error)
+                else:
+                    self.failing.pop(pair, None)
+        self._mind_the_failing()
 
     async def _one(self, pair: Pair, listed: Sequence[Worker]) -> None:
         mine = of_server(listed, self.pending[pair].url)
@@ -162,18 +166,23 @@ class TakingOut(_Pairs):
             for one in sending:
                 await self.steps.routers.remove(self.steps.fleet().router(pair[1]), one.id)
             self.asked[pair] = self.now
+        if self.now - self.first.setdefault(pair, self.now) >= REMOVE_LIMIT:
+            raise StepFailed(f"router {pair[1]} does not remove {pair[0]}")
 
-    def _mind(self, router: str, pairs: Sequence[Pair], error: FleetError) -> None:
-        """A router that can't be asked: for a while try again; then a rolling restart ends, and others go on."""
-        if self.now - self.failing.setdefault(router, self.now) < PATIENCE:
-            return
-        who = listing(name for name, _ in pairs)
-        if self.is_strict:
-            raise StepFailed(f"{error}: {who} was not taken out, and is left as it is")
-        self.is_skipped = True
-        self.teller.said(f"{error}: going on without it; requests on {who} may be lost")
-        for pair in pairs:
-            del self.pending[pair]
+    def _mind_the_failing(self) -> None:
+        """What can't be done is tried again for a while; then a rolling restart ends, and others go on."""
+        over: dict[str, list[Pair]] = {}
+        for pair, (since, why) in self.failing.items():
+            if pair in self.pending and self.now - since >= PATIENCE:
+                over.setdefault(why, []).append(pair)
+        for why, pairs in over.items():
+            who = listing(name for name, _ in pairs)
+            if self.is_strict:
+                raise StepFailed(f"{why}: {who} was not taken out, and is left as it is")
+            self.is_skipped = True
+            self.teller.said(f"{why}: going on without it; requests on {who} may be lost")
+            for pair in pairs:
+                del self.pending[pair]
 
     def _seen(self, name: str, facts: ServerFacts, waiting: set[str]) -> ServerFacts:
         mine = [one for one in self.taken.values() if one.server == name]
@@ -185,11 +194,12 @@ class TakingOut(_Pairs):
         """Whether its requests have ended, can't, or may not go on any longer."""
         since = max((one.at for one in self.taken.values() if one.server == name), default=None)
         is_dead = facts.process is None and facts.sees_processes and not facts.is_pending and not facts.unreachable
-        is_idle = judge(facts, self.now).readiness in (Readiness.STARTING, Readiness.HUNG)
-        if since is None or is_dead or is_idle:
+        if since is None or is_dead:
             return True
         left = None if facts.load.running is None else facts.load.running + (facts.load.queued or 0)
         self.left[name] = left
+        if judge(facts, self.now).readiness in (Readiness.STARTING, Readiness.HUNG):
+            return True
         self.calm[name] = self.calm.get(name, 0) + 1 if left == 0 else 0
         self.longest = max(self.longest, self.now - since)
         return self.calm[name] >= CALM or self.now - since >= self.limit

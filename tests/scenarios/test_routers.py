@@ -141,6 +141,23 @@ def test_a_stop_goes_on_without_a_router_that_can_not_be_asked_and_says_so(wrong
     routed(scenario)
 
 
+def test_a_router_that_accepts_and_never_removes_is_not_waited_for_without_end() -> None:
+    async def scenario(bot: Bot, front: PretendRouter) -> None:
+        front.queue = 1e9
+        await bot.answer("restart gpu0")
+        bot.press("Restart gpu0")
+        await bot.advance(40)
+        assert bot.fleet.signalled == []
+        await bot.advance(240)
+        told = "router front does not remove gpu0: going on without it; requests on gpu0 may be lost"
+        assert told in everything(bot)
+        assert [name for name, _ in bot.fleet.started] == ["gpu0"]
+        assert bot.posts()[-1].text.startswith("🟢 1/1 up")
+        assert len(front.workers) == 3
+
+    routed(scenario)
+
+
 def test_a_rolling_restart_does_not_go_on_without_its_router() -> None:
     async def scenario(bot: Bot, front: PretendRouter) -> None:
         front.refuses = DENIED
