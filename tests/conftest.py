@@ -29,6 +29,8 @@ def _missing(marker: str) -> str | None:
         return "needs an OpenSSH server (Debian: apt-get install openssh-server)"
     if marker == "tmux" and shutil.which("tmux") is None:
         return "needs tmux"
+    if marker == "strace" and shutil.which("strace") is None:
+        return "needs strace"
     if marker == "root" and (os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("nsenter") is None):
         return "needs root and namespaces (unshare, nsenter)"
     if marker == "routers" and not all((ROUTERS / name / "bin" / name).exists() for name in ("sglang-router", "smg")):
@@ -48,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("slow") and not config.getoption("--slow"):
             item.add_marker(pytest.mark.skip(reason="takes minutes; `make test ARGS=--slow` runs it, and so does CI"))
-        for marker in ("browser", "sshd", "tmux", "root", "routers"):
+        for marker in ("browser", "sshd", "tmux", "root", "strace", "routers"):
             if item.get_closest_marker(marker) and (why := _missing(marker)) is not None:
                 item.add_marker(pytest.mark.skip(reason=why))
 
