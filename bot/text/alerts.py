@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from bot.domain.alerting import alert_title
+from bot.domain.alerting import alert_title, concerned, over_title, pace_words
 from bot.domain.gpu_faults import apart, named, remedy
 from bot.domain.message import Block, Button, Buttons, Line, Lines, Message, Says, Small, bold, line, says
 from bot.domain.operation import Operation
-from bot.domain.phrases import about, count, exact, names, percent, span
+from bot.domain.phrases import about, count, exact, percent, span
 from bot.domain.watching.alerts import Alert, Change, Did, State
 from bot.domain.watching.causes import Cause, Value
 
@@ -24,13 +24,12 @@ _CLOCKS: Mapping[str, str] = {
 
 def alert(one: Alert, everyone: Sequence[str], now: datetime, last_change: Operation | None) -> Message:
     """The head message of an alert, as it stands now."""
-    who = names(list(one.servers), list(everyone)) if one.servers else "the fleet"
     words = _WORDS[one.cause](one.evidence)
     lasted = span((one.resolved_at or now) - one.since)
     if one.state is State.RESOLVED:
-        head = line("🟢 ", bold(f"{alert_title(one.cause, who)}: over"), f" after {lasted}")
-        return Message(head, (Lines(tuple(words)),) if words else ())
-    head = line("🔴 ", bold(alert_title(one.cause, who)), f" for {lasted}")
+        before = (line("before: ", words[0]), *words[1:]) if words else ()
+        return Message(_over(one, everyone, lasted), (Lines(before),) if before else ())
+    head = line("🔴 ", bold(alert_title(one, everyone)), f" for {lasted}")
     blocks: list[Block] = [Lines(tuple(words))] if words else []
     small: list[str] = []
     if one.state is State.ACKED and one.acked_by is not None:
@@ -44,6 +43,30 @@ def alert(one: Alert, everyone: Sequence[str], now: datetime, last_change: Opera
     if small:
         blocks.append(Small((line(" · ".join(small)),)))
     return Message(head, tuple(blocks))
+
+
+def _over(one: Alert, everyone: Sequence[str], lasted: str) -> Line:
+    """How it ended, and what is made now."""
+    rate = _number(one.after, "rate") if one.cause in _WITH_RATE else None
+    now = f": {about(rate)} tok/s" if rate else ""
+    is_idle = rate == 0 and one.cause in (Cause.DOWN, Cause.HUNG)
+    tail = f"{now} after {lasted}{_WAS.get(one.cause, '')}{', idle' if is_idle else ''}"
+    return line("🟢 ", bold(over_title(one, everyone)), tail)
+
+
+_WITH_RATE = (Cause.DOWN, Cause.HUNG, Cause.STARVED, Cause.SLOW_FLEET, Cause.SLOW_SERVER)
+
+_WAS: Mapping[Cause, str] = {
+    Cause.DOWN: " down",
+    Cause.HUNG: " hung",
+    Cause.CRASH_LOOP: " of crashes",
+    Cause.STARVED: " starved",
+    Cause.SLOW_FLEET: " slow",
+    Cause.SLOW_SERVER: " slow",
+    Cause.ERROR_RATE: " of errors",
+    Cause.JOB_STALLED: " at a standstill",
+}
+"""What it was for so long, where its title does not say it."""
 
 
 def _buttons(one: Alert) -> list[Button]:
@@ -62,26 +85,24 @@ def _buttons(one: Alert) -> list[Button]:
 def told(change: Change, everyone: Sequence[str], now: datetime) -> Message:
     """The short note in an alert's thread."""
     one = change.alert
-    who = names(list(change.servers), list(everyone)) if change.servers else "the fleet"
     lasted = span(now - one.since)
     words = {
-        Did.FIRING: f"{alert_title(one.cause, who)}",
-        Did.JOINED: f"{who} too",
+        Did.FIRING: alert_title(one, everyone, change.servers),
+        Did.JOINED: f"{concerned(change.servers, everyone)} too",
         Did.RESOLVED: f"recovered after {lasted}",
-        Did.RETURNED: f"it is back, {lasted} after it began",
+        Did.RETURNED: f"{alert_title(one, everyone, change.servers)} again, {lasted} after it began",
         Did.ACKED: f"seen by {one.acked_by}",
         Did.SILENCED: "silenced",
         Did.UNSILENCED: "no longer silenced",
-        Did.NOTE: alert_title(one.cause, who),
+        Did.NOTE: alert_title(one, everyone),
     }[change.did]
     return says(words)
 
 
 def note(one: Alert, everyone: Sequence[str]) -> Message:
     """Something that asks nobody to act."""
-    who = names(list(one.servers), list(everyone)) if one.servers else "the fleet"
     words = _WORDS[one.cause](one.evidence)
-    return Message(line("⚪ ", bold(alert_title(one.cause, who))), (Lines(tuple(words)),) if words else ())
+    return Message(line("⚪ ", bold(alert_title(one, everyone))), (Lines(tuple(words)),) if words else ())
 
 
 def blind(since: timedelta, why: str) -> Message:
@@ -108,8 +129,7 @@ def _said(evidence: Mapping[str, Value], key: str, how: Callable[[float], str] =
 
 
 def _pace(evidence: Mapping[str, Value]) -> list[Line]:
-    rate, usual, running = (_said(evidence, key) for key in ("rate", "usual_rate", "running"))
-    lines = [line(f"{rate} tok/s where {usual} is usual at {running} running")]
+    lines = [line(pace_words(evidence))]
     fine = _number(evidence, "others_fine")
     if fine:
         lines[0] = line(lines[0], f" · {count(int(fine), 'other')} fine")
@@ -127,7 +147,8 @@ def _clocks(evidence: Mapping[str, Value]) -> list[Line]:
 
 def _down(evidence: Mapping[str, Value]) -> list[Line]:
     if evidence.get("is_seen_dead"):
-        return [line("no process runs there"), *_fault(evidence)]
+        why = evidence.get("why")
+        return [line(f"no process there: {why}" if why else "no process there"), *_fault(evidence)]
     return [line(f"{_said(evidence, 'lost_reads')} looks in a row without an answer"), *_fault(evidence)]
 
 
