@@ -106,6 +106,8 @@ class Watcher:
         self.samples: Samples | None = None
         self.gallery: Gallery | None = None
         self.heart: Heart | None = None
+        self.when_seen: Callable[[Sight], None] = lambda _sight: None
+        """Whoever else is to know what each look has shown."""
 
     @property
     def book(self) -> Book:
@@ -140,6 +142,7 @@ class Watcher:
         sight = Sight(now)
         async for sight in self._eyes.look(fleet.servers, jobs=fleet.jobs, needs=needs):  # noqa: B007 - the last one
             pass
+        self.when_seen(sight)
         self._mind_trouble(sight)
         reading = self._reading(sight, fleet)
         await self._mind_blindness(reading, sight)
@@ -330,8 +333,7 @@ class Watcher:
 
     async def ack(self, id_: str | None, by: str) -> Alert:
         """Somebody has seen an alert; without an id the newest that fires. UserError when there is none."""
-        firing = [one for one in self._watch.book.alerts if one.state is alerts.State.FIRING]
-        wanted = id_ or (firing[-1].id if firing else None)
+        wanted = id_ or alerts.newest_firing(self._watch.book)
         if wanted is None:
             raise UserError("nothing fires that could be acknowledged")
         try:

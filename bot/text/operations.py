@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -26,6 +26,7 @@ from bot.domain.plan import (
     Step,
     StopJob,
     TakeOut,
+    TakeOver,
 )
 from bot.domain.readiness import Verdict
 
@@ -55,12 +56,13 @@ class Proof:
     first_token: timedelta | None = None
 
 
-_ALWAYS: dict[type[Step], str] = {
+_STEP_WORDS: Mapping[type[Step], str] = {
     AwaitFree: "memory and ports free",
     StartServers: "start",
     Prove: "prove",
     CompareThroughput: "compare throughput",
     ComparePeers: "compare with its peers",
+    TakeOver: "take over",
 }
 
 
@@ -79,7 +81,7 @@ def step_words(step: Step) -> str:
             return f"resume job {job}"
         case EndForeign(pid=pid):
             return f"end pid {pid}"
-    return _ALWAYS[type(step)]
+    return _STEP_WORDS[type(step)]
 
 
 def comparison(plan: Plan) -> CompareThroughput | ComparePeers | None:
