@@ -33,7 +33,7 @@ from bot.ports import Chat, Clock, Groups, Launcher, Place, TransportKind
 from bot.runtime.clock import SystemClock, since_start
 from bot.runtime.dice import SystemDice
 from bot.runtime.dispatcher import Dispatcher
-from bot.runtime.doctor import Finding, bad, good, look_at_hosts, look_at_people, look_at_teams
+from bot.runtime.doctor import Finding, bad, good, look_at_hosts, look_at_people, look_at_routers, look_at_teams
 from bot.runtime.door import Door, Nowhere, Switchboard, is_caller, person_for
 from bot.runtime.drawing import Drawer
 from bot.runtime.executor import Executor
@@ -155,13 +155,28 @@ class App:
         self.jobs = FleetJobs(self.reach, find_host, plugins.launchers["process"], clock)
         self.hands = FleetHands(self.reach, find_host, plugins.launchers, plugins.engines, clock)
         self.eyes = Prober(
-            fleet=fleet, engines=plugins.engines, transport=self.reach.transport, clock=clock, jobs=self.jobs
+            fleet=fleet,
+            engines=plugins.engines,
+            transport=self.reach.transport,
+            clock=clock,
+            jobs=self.jobs,
+            secret=os.environ.get,
         )
         audit, changes = SqlAudit(database), SqlChanges(database)
         self.scribe = Scribe(audit, clock, fleet)
         self.witness = Witness(self.eyes, changes, clock)
         self.switchboard = Switchboard(chat)
-        steps = Steps(fleet, plugins.engines, self.witness, self.hands, self.jobs, starts, clock)
+        steps = Steps(
+            fleet,
+            plugins.engines,
+            self.witness,
+            self.hands,
+            self.jobs,
+            starts,
+            clock,
+            self.eyes.routers,
+            self.operations,
+        )
         self.executor = Executor(steps, self.switchboard, self.operations, self.tasks, self.scribe)
         self.holding = Holding(
             fleet, SqlHolds(database), self.executor, self.switchboard, clock, self.tasks, self.scribe
@@ -637,7 +652,8 @@ async def check(setup: Setup) -> list[Finding]:
     findings.append(good(f"state in {setup.environment.state_dir}"))
     app = App(source, setup.plugins, database, Nowhere(), setup.clock)
     try:
-        return findings + await look_at_hosts(fleet, app.eyes, app.hands, app.clock)
+        findings += await look_at_hosts(fleet, app.eyes, app.hands, app.clock)
+        return findings + await look_at_routers(fleet, app.eyes.routers)
     finally:
         await app.end()
         database.close()

@@ -17,12 +17,13 @@ from bot.domain.audit import AuditEntry
 from bot.domain.changes import JobMark, ReadinessChange
 from bot.domain.course import Point
 from bot.domain.facts import JobFacts, Process, Sight
-from bot.domain.fleet import Hop, Host, Job, Server
+from bot.domain.fleet import Hop, Host, Job, Router, Server
 from bot.domain.leases import Hold
 from bot.domain.message import Message
 from bot.domain.needs import Needs as Needs  # noqa: PLC0414 - a look is asked for with it
 from bot.domain.operation import Asked, Operation, Question, Where
 from bot.domain.records import StartRecord as StartRecord  # noqa: PLC0414 - as above
+from bot.domain.routing import Worker
 from bot.domain.watching.alerts import Alert
 from bot.domain.watching.samples import Reading
 from bot.domain.wishes import Goal, Wish
@@ -174,6 +175,23 @@ class Hands(Protocol):
 
     async def flags_known(self, server: Server) -> tuple[str, frozenset[str]]:
         """The installed version, and every flag that its own parser knows."""
+        ...
+
+
+class Routers(Protocol):
+    """Looks at a router's workers and changes them; FleetError says which router, and why it could not be done."""
+
+    async def workers(self, router: Router) -> tuple[Worker, ...]: ...
+    async def remove(self, router: Router, worker: str) -> None:
+        """Have a worker of that id get no new requests; one that is gone already is no error."""
+        ...
+
+    async def add(self, router: Router, url: str, settings: str, key: str | None) -> bool:
+        """Have a worker added, which takes the router a moment; one that is there already is no error.
+
+        ``settings`` is what it was registered with, ``key`` what it asks for. False when the router refused the
+        settings and it was added without them.
+        """
         ...
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from bot.domain.alerting import alert_lines
+from bot.domain.behind import standing_lines
 from bot.domain.command import Command, Reply
 from bot.domain.facts import JobState, ServerFacts
 from bot.domain.fleet import Server
@@ -34,7 +35,7 @@ def decide(words: Words, world: World, now: datetime) -> Reply:
     servers = world.targets
     ready = [one for one in servers if world.verdict(one.name).readiness is Readiness.READY]
     head = line(bold(f"{len(ready)}/{len(servers)} ready"), f" · {hosts_of(servers)}")
-    above = _alike(world, servers)
+    above = (*_alike(world, servers), *standing_lines(world, servers))
     shown = servers if len(servers) <= MANY else _odd(world, servers)
     rows = tuple(_row(world, server) for server in shown)
     blocks = [Lines(above)] if above else []
@@ -163,6 +164,6 @@ COMMAND = Command(
     decide=decide,
     aliases=("st", "s", "stat"),
     grammar=Grammar(targets=True, recalls=True),
-    needs=Needs(load=True, config=True, log=True, gpu=True, movement=True),
+    needs=Needs(load=True, config=True, log=True, gpu=True, movement=True, router=True),
     needs_job=True,
 )

@@ -16,6 +16,8 @@ settings.register_profile("search", deadline=None)
 settings.load_profile(os.environ.get("UPBOT_HYPOTHESIS", "fixed"))
 """The same examples in every run; `UPBOT_HYPOTHESIS=search` looks for new ones."""
 
+ROUTERS = Path(__file__).parents[1] / ".routers"
+"""Where CI puts the routers themselves, each in an environment of its own."""
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -31,6 +33,8 @@ def _missing(marker: str) -> str | None:
         return "needs strace"
     if marker == "root" and (os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("nsenter") is None):
         return "needs root and namespaces (unshare, nsenter)"
+    if marker == "routers" and not all((ROUTERS / name / "bin" / name).exists() for name in ("sglang-router", "smg")):
+        return "needs sglang-router and smg in .routers (.ci/run installs them)"
     return None
 
 
@@ -46,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("slow") and not config.getoption("--slow"):
             item.add_marker(pytest.mark.skip(reason="takes minutes; `make test ARGS=--slow` runs it, and so does CI"))
-        for marker in ("browser", "sshd", "tmux", "root", "strace"):
+        for marker in ("browser", "sshd", "tmux", "root", "strace", "routers"):
             if item.get_closest_marker(marker) and (why := _missing(marker)) is not None:
                 item.add_marker(pytest.mark.skip(reason=why))
 

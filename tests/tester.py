@@ -16,7 +16,21 @@ from bot.domain.audit import AuditEntry
 from bot.domain.errors import ChatError, ConfigError, FleetError, NoSuchGroup, StoreError
 from bot.domain.facts import JobState
 from bot.domain.flags import Flags
-from bot.domain.fleet import Channel, Fallback, Fleet, Hop, Host, Job, Launch, Person, Profile, Role, Server
+from bot.domain.fleet import (
+    Channel,
+    Fallback,
+    Fleet,
+    Hop,
+    Host,
+    Job,
+    Launch,
+    Membership,
+    Person,
+    Profile,
+    Role,
+    Router,
+    Server,
+)
 from bot.domain.message import Answers, Button, Buttons, Message, Says, plain
 from bot.engines.sglang import ENGINE as SGLANG
 from bot.plugins import load
@@ -93,6 +107,14 @@ def first_night(**changes: Any) -> Fleet:
     )
     fleet = Fleet((host,), servers, profiles, (job,), people, (Channel("fleet", ("C1",), ("ct200",)),), target=6250)
     return replace(fleet, **changes)
+
+
+def behind_a_router(fleet: Fleet) -> Fleet:
+    """The same fleet with all its servers behind router front."""
+    servers = tuple(
+        replace(one, routers=(Membership("front", f"http://127.0.0.1:{one.port}"),)) for one in fleet.servers
+    )
+    return replace(fleet, servers=servers, routers=(Router("front", fleet.hosts[0].name, 3100),))
 
 
 @dataclass
@@ -233,7 +255,17 @@ class Bot:
         self.audit, self.changes = PretendAudit(self.database), SqlChanges(self.database)
         self.scribe = Scribe(self.audit, self.clock, get_fleet)
         eyes = Witness(self.fleet, self.changes, self.clock)
-        steps = Steps(get_fleet, engines, eyes, self.fleet, self.jobs, starts, self.clock)
+        steps = Steps(
+            get_fleet,
+            engines,
+            eyes,
+            self.fleet,
+            self.jobs,
+            starts,
+            self.clock,
+            self.fleet.routers,
+            operations,
+        )
         self.executor = Executor(steps, self.switchboard, operations, self.tasks, self.scribe)
         self.holds = SqlHolds(self.database)
         self.holding = Holding(

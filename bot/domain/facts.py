@@ -10,6 +10,7 @@ from enum import Enum
 from bot.domain.diagnosis import Diagnosis
 from bot.domain.flags import Flags
 from bot.domain.kernel_caches import CacheSeen, KernelCache
+from bot.domain.routing import Routed
 
 
 class Outcome(Enum):
@@ -162,6 +163,7 @@ class ServerFacts:
     ``profile`` is the profile whose flags the process runs, "custom" where none fits.
     ``session`` is the tmux window that somebody started it in; ``is_adopted``: the bot has been told to take it over.
     ``orphans`` are workers that outlived the process which our launcher started: they may hold GPU memory.
+    ``routed`` is how it stands with each of its routers that has answered by now.
     Where ``sees_processes`` is False, nobody could look at processes: that none was seen says nothing then.
     ``faults`` are those of its GPUs, the newest first; None where nobody looked or could read the kernel's log.
     ``caches`` are those of its engine's kernels; None where nobody looked, or could.
@@ -187,6 +189,7 @@ class ServerFacts:
     session: str | None = None
     is_adopted: bool = False
     orphans: tuple[Process, ...] = ()
+    routed: tuple[Routed, ...] = ()
     faults: tuple[GpuFault, ...] | None = None
     caches: Mapping[KernelCache, CacheSeen] | None = None
 

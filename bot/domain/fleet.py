@@ -58,6 +58,30 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
+class Router:
+    """What spreads requests over servers: sglang-router or SMG. It is reached from its host, at ``address``.
+
+    ``key_variable`` is the variable in the bot's environment that holds its key, "" where it asks for none. ``drain``
+    is how long requests may go on to their end once a server was taken out.
+    """
+
+    name: str
+    host: str
+    port: int
+    address: str = "127.0.0.1"
+    key_variable: str = ""
+    drain: timedelta = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A router that is to know a server, and the URL by which it does."""
+
+    router: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """A named set of launch flags, with what it is known to cost and to give."""
 
@@ -107,6 +131,7 @@ class Server:
     start_limit: timedelta = timedelta(minutes=30)
     target: float | None = None
     launcher_settings: tuple[tuple[str, str], ...] = ()
+    routers: tuple[Membership, ...] = ()
 
     def launcher_setting(self, key: str, default: str = "") -> str:
         """A setting of its launcher, or the default."""
@@ -223,6 +248,7 @@ class Fleet:
     channels: tuple[Channel, ...] = ()
     target: float | None = None
     limits: Limits = field(default_factory=Limits)
+    routers: tuple[Router, ...] = ()
     teams: tuple[Team, ...] = ()
 
     def server(self, name: str) -> Server:
@@ -232,6 +258,10 @@ class Fleet:
     def host(self, name: str) -> Host:
         """The host of that name; KeyError when there is none."""
         return _named(self.hosts, name)
+
+    def router(self, name: str) -> Router:
+        """The router of that name; KeyError when there is none."""
+        return _named(self.routers, name)
 
     def profile(self, name: str) -> Profile | None:
         """The profile of that name, whatever its case."""
@@ -314,7 +344,7 @@ def unit_name(server: str, configured: str = "") -> str:
     return name if name.endswith(".service") else f"{name}.service"
 
 
-_Named = TypeVar("_Named", Host, Server)
+_Named = TypeVar("_Named", Host, Server, Router)
 
 
 def _named(things: tuple[_Named, ...], name: str) -> _Named:

@@ -27,6 +27,7 @@ class Kind(Enum):
     PORT = "port"
     OPERATION = "operation"
     HOLD = "hold"
+    ROUTER = "router"
 
 
 MOST_NAMED = 4

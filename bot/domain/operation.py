@@ -10,7 +10,8 @@ from enum import Enum
 from bot.domain.errors import UserError
 from bot.domain.fleet import Fleet
 from bot.domain.leases import Claim, Kind, claims_of, shared
-from bot.domain.plan import EndForeign, EndServers, Plan, ResumeJob, StartServers, Step, StopJob, TakeOver
+from bot.domain.plan import EndForeign, EndServers, Plan, ResumeJob, StartServers, Step, StopJob, TakeOut, TakeOver
+from bot.domain.routing import Taken
 
 
 class State(Enum):
@@ -67,7 +68,8 @@ class Operation:
     it and nothing is left behind. ``lost`` says of each server that dropped out why; ``asked`` since when each has
     been asked to end, so that none is asked twice; ``launched`` are those that it has started. ``copies`` are other
     places that want to read along. ``is_end_told`` is false from the beginning until its end has been said, so that a
-    bot that was killed in between says it when it is back. ``claims`` are what it holds as long as it is live.
+    bot that was killed in between says it when it is back. ``taken`` are the servers that it took out of their
+    routers, also those that are back. ``claims`` are what it holds as long as it is live.
     """
 
     id: str
@@ -88,6 +90,7 @@ class Operation:
     stopper: str | None = None
     is_compared: bool = False
     is_end_told: bool = True
+    taken: tuple[Taken, ...] = ()
     claims: tuple[Claim, ...] = ()
 
     @property
@@ -118,6 +121,23 @@ class Operation:
         """The servers that have not dropped out."""
         gone = {name for name, _ in self.lost}
         return tuple(name for name in self.plan.servers if name not in gone)
+
+    @property
+    def out(self) -> tuple[Taken, ...]:
+        """What is out of its router through this operation."""
+        return tuple(one for one in self.taken if not one.is_back)
+
+    @property
+    def asked_to_end(self) -> frozenset[str]:
+        """The servers whose processes may have been signalled by now."""
+        begun = zip(self.plan.steps, self.progress, strict=True)
+        ends = [step for step, progress in begun if isinstance(step, EndServers) and progress.note]
+        return frozenset(victim.server for step in ends for victim in step.victims)
+
+    def with_taken(self, taken: Taken) -> Operation:
+        """The operation with what it knows of a server and a router changed, or added."""
+        others = tuple(one for one in self.taken if one.pair != taken.pair)
+        return replace(self, taken=(*others, taken))
 
     def to(self, state: State, *, at: datetime | None = None, outcome: str = "") -> Operation:
         """The operation in another state; ValueError names the state and the wrong step from it."""
@@ -181,6 +201,24 @@ def in_the_way(wanted: Iterable[Claim], live: Iterable[Operation]) -> tuple[Oper
         if op.is_live and (both := shared(mine, op.held)) is not None:
             return op, both
     return None
+
+
+def rolls_beside(plan: Plan, live: Iterable[Operation]) -> tuple[Operation, Claim] | None:
+    """The live operation that a plan would spoil by a second living server out of one router, or be spoiled by.
+
+    One of the two takes one server at a time out of it; None when there is none.
+    """
+    for op in live:
+        is_rolling = plan.stops_on_failure or op.plan.stops_on_failure
+        harms = any(stake.is_alive for stake in plan.stakes) and any(stake.is_alive for stake in op.plan.stakes)
+        both = sorted(_routers(plan) & _routers(op.plan))
+        if op.is_live and is_rolling and harms and both:
+            return op, Claim(Kind.ROUTER, both[0])
+    return None
+
+
+def _routers(plan: Plan) -> set[str]:
+    return {router for step in plan.steps if isinstance(step, TakeOut) for router in step.routers}
 
 
 def left_down(operations: Iterable[Operation], alive_at: Mapping[str, datetime]) -> frozenset[str]:

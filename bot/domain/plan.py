@@ -50,6 +50,23 @@ class StopJob:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeOut:
+    """Take servers out of their routers and let their requests end, for up to ``limit``."""
+
+    servers: tuple[str, ...]
+    routers: tuple[str, ...]
+    limit: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """Put servers back into their routers, and wait until these list them as healthy."""
+
+    servers: tuple[str, ...]
+    routers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EndServers:
     """SIGTERM to exactly these processes, a grace time, SIGKILL to what is left of their trees."""
 
@@ -126,10 +143,12 @@ Step = (
     ComparePeers
     | EndForeign
     | StopJob
+    | TakeOut
     | EndServers
     | AwaitFree
     | StartServers
     | Prove
+    | PutBack
     | ResumeJob
     | CompareThroughput
     | TakeOver

@@ -13,7 +13,8 @@ from http import HTTPStatus
 
 from bot.domain.diagnosis import Phase, said_cause
 from bot.domain.facts import Answer, Outcome, Process, ServerFacts
-from bot.domain.phrases import span
+from bot.domain.phrases import count, span
+from bot.domain.routing import Standing
 
 HANG_AFTER = timedelta(seconds=2.5)
 """Looks over so long that show requests running and not one token between them; a long prefill takes a second."""
@@ -131,11 +132,20 @@ def _answering(facts: ServerFacts, answer: Answer) -> Verdict:
     diagnosis = facts.diagnosis
     if diagnosis is not None and diagnosis.phase is Phase.STOPPED:
         return Verdict(Readiness.DRAINING, "asked to end, finishing its requests")
+    if _is_drained_by_routers(facts):
+        left = f", {count(facts.load.running, 'request')} left" if facts.load.running else ""
+        return Verdict(Readiness.DRAINING, f"taken out of its router{left}")
     if answer is not facts.health and _is_starting(facts):
         return Verdict(Readiness.STARTING, _doing(facts))  # its main process answers while the first request warms up
     if diagnosis is not None and diagnosis.is_crashed:
         return Verdict(Readiness.READY, f"{said_cause(diagnosis.cause)} in the log, yet it answers")
     return Verdict(Readiness.READY, "" if answer.is_ok else f"answers HTTP {answer.status}")
+
+
+def _is_drained_by_routers(facts: ServerFacts) -> bool:
+    """Whether a router is letting its requests end and none sends it new ones."""
+    standings = {one.standing for one in facts.routed}
+    return Standing.DRAINING in standings and standings <= {Standing.DRAINING, Standing.ABSENT}
 
 
 def _by_answers(facts: ServerFacts, now: datetime) -> Verdict:

@@ -10,7 +10,8 @@ from bot.domain.facts import Sight
 from bot.domain.fleet import Fleet, Role, Server
 from bot.domain.needs import Needs
 from bot.domain.phrases import count
-from bot.ports import Clock, Eyes, Groups, Hands
+from bot.domain.routing import Standing, of_server, standing
+from bot.ports import Clock, Eyes, Groups, Hands, Routers
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,21 @@ async def look_at_hosts(fleet: Fleet, eyes: Eyes, hands: Hands, clock: Clock) ->
         running = sum(sight.servers[one.name].process is not None for one in mine)
         findings.append(good(f"{host.name}: reached; {running} of {count(len(mine), 'server')} running"))
         findings += await _look_at_programs(mine, hands)
+    return findings
+
+
+async def look_at_routers(fleet: Fleet, routers: Routers) -> list[Finding]:
+    """Each router lets the bot read its list, and how many of its servers stand there."""
+    findings = []
+    for router in fleet.routers:
+        mine = [one.url for server in fleet.servers for one in server.routers if one.router == router.name]
+        try:
+            workers = await routers.workers(router)
+        except FleetError as error:
+            findings.append(bad(str(error), f"it must answer {router.host} at {router.address}:{router.port}"))
+            continue
+        listed = sum(standing(of_server(workers, url)) is not Standing.ABSENT for url in mine)
+        findings.append(good(f"router {router.name}: lists {listed} of its {count(len(mine), 'server')}"))
     return findings
 
 

@@ -21,7 +21,7 @@ from bot.domain.holds import Held, unasked
 from bot.domain.leases import Hold
 from bot.domain.message import bold, says
 from bot.domain.needs import Needs
-from bot.domain.operation import InTheWay, Operation, State, StepState, Where, begin, claims, in_the_way
+from bot.domain.operation import InTheWay, Operation, State, StepState, Where, begin, claims, in_the_way, rolls_beside
 from bot.domain.plan import (
     ComparePeers,
     CompareThroughput,
@@ -29,8 +29,10 @@ from bot.domain.plan import (
     EndServers,
     Plan,
     Prove,
+    PutBack,
     StartServers,
     StopJob,
+    TakeOut,
     TakeOver,
 )
 from bot.ports import Chat, Operations, Place
@@ -93,6 +95,8 @@ class Executor:
         """
         claimed = claims(plan, self._steps.fleet())
         if (other := in_the_way(claimed, self.live())) is not None:
+            raise InTheWay(*other)
+        if (other := rolls_beside(plan, self.live())) is not None:
             raise InTheWay(*other)
         if (hold := unasked(plan, self._steps.fleet(), self.holds())) is not None:
             raise Held(hold)
@@ -192,6 +196,7 @@ class Executor:
             is_meant = live.op.id == target or (target is None and live.op.where.channel == channel)
             number = live.op.current
             is_following = number is not None and isinstance(live.op.plan.steps[number], (StartServers, Prove))
+            is_following = is_following or live.is_returning
             is_again = live.cancelled_at is None or now - live.cancelled_at >= AGAIN
             if is_meant and is_again and is_following and live.op.state is State.CANCELLING and live.step is not None:
                 live.is_left = True
@@ -284,7 +289,7 @@ class Executor:
             if is_behind or isinstance(step, (CompareThroughput, ComparePeers)):
                 continue
             is_wanted = live.op.state is State.RUNNING or (
-                isinstance(step, Prove) and live.op.launched and not live.is_left
+                isinstance(step, Prove) and set(step.servers) & set(live.op.launched) and not live.is_left
             )
             if not is_wanted or (live.op.plan.stops_on_failure and live.op.lost):
                 self._ledger.note(live, live.op.with_step(number, StepState.SKIPPED))
@@ -309,7 +314,7 @@ class Executor:
         done by looking, so a bot that was killed meanwhile starts nothing twice.
         """
         op = live.op.with_step(number, StepState.RUNNING)
-        ends = isinstance(op.plan.steps[number], (StopJob, EndServers, EndForeign))
+        ends = isinstance(op.plan.steps[number], (StopJob, TakeOut, EndServers, EndForeign))
         if ends or not live.op.touched:
             self._ledger.change(live, op)
         else:
@@ -336,14 +341,34 @@ class Executor:
         elif self.take_over is not None:
             await self.take_over(live.op, step, teller)
 
+    async def _give_back(self, live: Live) -> None:
+        """However it ends: what it took out of a router and still lives goes back in."""
+        number = live.op.current
+        has_tried = number is not None and isinstance(live.op.plan.steps[number], PutBack)
+        if not live.op.out or has_tried or live.is_left:
+            return
+        live.is_returning = True
+        live.step = asyncio.ensure_future(self._steps.give_back(live.op, StepTeller(self._narrator, live, None)))
+        try:
+            await live.step
+        except asyncio.CancelledError:
+            if not live.is_left:
+                raise
+        except (FleetError, StoreError, KeyError) as error:
+            _log.warning("not_given_back", error=str(error))
+        finally:
+            live.step, live.is_returning = None, False
+
     async def _end(self, live: Live) -> None:
+        is_lost = bool(live.op.lost) and (not live.op.survivors or live.op.plan.stops_on_failure)
+        if is_lost or live.op.state is State.CANCELLING:
+            await self._give_back(live)
         now = self._clock.now()
         if live.op.state is State.CANCELLING:
             await self._look_around(live)
             self._ledger.note(live, live.op.to(State.CANCELLED, at=now, outcome="cancelled"))
             await self._tell_end(live)
             return
-        is_lost = bool(live.op.lost) and (not live.op.survivors or live.op.plan.stops_on_failure)
         state = State.FAILED if is_lost else State.DONE
         self._ledger.note(live, live.op.to(state, at=now, outcome="failed" if is_lost else "done"))
         await self._tell_end(live)
@@ -358,6 +383,7 @@ class Executor:
 
     async def _fail(self, live: Live, error: Exception) -> None:
         _log.warning("operation_failed", error=str(error))
+        await self._give_back(live)
         number, now = live.op.current, self._clock.now()
         why = f"{error.args[0]} is not in the fleet file any more" if isinstance(error, KeyError) else str(error)
         op = live.op if number is None else live.op.with_step(number, StepState.FAILED)

@@ -38,6 +38,7 @@ class Live:
     shown: Message | None = None
     cancelled_at: datetime | None = None
     is_left: bool = False
+    is_returning: bool = False
     is_all_ready_told: bool = False
     is_end_told: bool = False
     is_saving_later: bool = False

@@ -32,16 +32,20 @@ from bot.domain.plan import (
     EndForeign,
     EndServers,
     Prove,
+    PutBack,
     ResumeJob,
     StartOrder,
     StartServers,
     StopJob,
+    TakeOut,
     TakeOver,
     Victim,
 )
 from bot.domain.readiness import Readiness, judge
 from bot.domain.records import StartRecord
-from bot.ports import Clock, Eyes, Hands, JobHands, Starts
+from bot.domain.routing import Taken
+from bot.ports import Clock, Eyes, Hands, JobHands, Operations, Routers, Starts
+from bot.runtime.routing import PuttingBack, TakingOut, is_ready
 from bot.text.operations import Proof
 
 _log = structlog.get_logger(__name__)
@@ -52,6 +56,8 @@ FREE_LIMIT = timedelta(minutes=2)
 KILL_LIMIT = timedelta(seconds=20)
 AWAY_LIMIT = timedelta(minutes=5)
 FOREIGN_GRACE = timedelta(seconds=10)
+GIVE_BACK = timedelta(minutes=1)
+"""So long an operation that was cancelled or has failed tries to put back what it took out of a router."""
 RECENT = 200
 DYING = timedelta(seconds=8)
 """What has crashed takes some seconds to be gone: SGLang waits five for its GPUs to settle."""
@@ -80,6 +86,10 @@ class Teller(Protocol):
     def launched(self, server: str) -> None: ...
     def proved(self, proof: Proof) -> None: ...
     def phase_seen(self, server: str, facts: ServerFacts) -> None: ...
+    def takes(self, taken: Taken, *, is_sure: bool = True) -> None:
+        """What is known of a server and a router has changed; ``is_sure``: StoreError where it can't be written."""
+        ...
+
     def found_caches(self, server: str, state: CacheState) -> None:
         """How a start has found the caches of its kernels."""
         ...
@@ -96,6 +106,8 @@ class Steps:
     jobs: JobHands
     starts: Starts
     clock: Clock
+    routers: Routers
+    operations: Operations
 
     async def act(self, op: Operation, number: int, teller: Teller) -> None:
         """Do one step to its end. StepFailed when it can't be done for any server at all."""
@@ -103,6 +115,8 @@ class Steps:
         match step:
             case StopJob(job):
                 await self._stop_job(self._job(job), teller)
+            case TakeOut() | PutBack():
+                await self._route(op, step, teller)
             case EndServers(victims):
                 left = [one for one in victims if one.server in op.survivors]
                 await _Ending(self, left, dict(op.asked), teller).run()
@@ -135,6 +149,24 @@ class Steps:
         async for sight in self.eyes.look(servers, needs=needs):
             last = sight
         return last
+
+    async def _route(self, op: Operation, step: TakeOut | PutBack, teller: Teller) -> None:
+        servers = self._servers(op, step.servers)
+        if isinstance(step, TakeOut):
+            await TakingOut(self, op, step, servers, teller).run()
+        else:
+            await PuttingBack(self, op, servers, teller).run()
+
+    async def give_back(self, op: Operation, teller: Teller) -> None:
+        """Put back what was taken out and still lives; one that may have been signalled is given time to die."""
+        names = dict.fromkeys(one.server for one in op.out)
+        if op.asked_to_end & names.keys() - set(op.launched):
+            await self.clock.sleep(DYING)
+        servers = self._servers(op, tuple(names))
+        sight = await self.look(servers, Needs(load=True, log=True))
+        now = self.clock.now()
+        alive = [server for server in servers if is_ready(sight.servers[server.name], now)]
+        await PuttingBack(self, op, alive, teller, within=GIVE_BACK).run()
 
     # The job
 

@@ -16,6 +16,7 @@ from bot.domain.message import Message, line, plain_line
 from bot.domain.plan import StartServers
 from bot.domain.readiness import Readiness, judge
 from bot.domain.records import StartRecord
+from bot.domain.routing import Taken
 from bot.ports import Chat, Clock, Place, Ref, Starts
 from bot.runtime.ledger import Ledger, Live
 from bot.runtime.tasks import Tasks
@@ -150,14 +151,14 @@ class Narrator:
 
 @dataclass(frozen=True, slots=True)
 class StepTeller:
-    """What one step says of itself while it acts (the port that `bot.runtime.steps` names)."""
+    """What one step says of itself while it acts (the port of `bot.runtime.steps`); without a number, an end."""
 
     narrator: Narrator
     live: Live
-    number: int
+    number: int | None
 
     def note(self, text_: str) -> None:
-        if self.live.op.progress[self.number].note != text_:
+        if self.number is not None and self.live.op.progress[self.number].note != text_:
             state = self.live.op.progress[self.number].state
             self.narrator.ledger.note(self.live, self.live.op.with_step(self.number, state, text_))
 
@@ -186,6 +187,10 @@ class StepTeller:
 
     def phase_seen(self, server: str, facts: ServerFacts) -> None:
         self.narrator.phase_seen(self.live, server, facts)
+
+    def takes(self, taken: Taken, *, is_sure: bool = True) -> None:
+        ledger = self.narrator.ledger
+        (ledger.change if is_sure else ledger.note)(self.live, self.live.op.with_taken(taken))
 
     def found_caches(self, server: str, state: CacheState) -> None:
         self.live.caches[server] = state

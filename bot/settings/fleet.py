@@ -7,7 +7,21 @@ from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
-from bot.domain.fleet import Channel, Fallback, Fleet, Grant, Host, Job, Limits, Person, Profile, Progress, Role, Team
+from bot.domain.fleet import (
+    Channel,
+    Fallback,
+    Fleet,
+    Grant,
+    Host,
+    Job,
+    Limits,
+    Person,
+    Profile,
+    Progress,
+    Role,
+    Router,
+    Team,
+)
 from bot.ports import TransportKind
 from bot.settings import clashes, naming, servers
 from bot.settings.blame import blamed
@@ -33,9 +47,11 @@ def build(document: Document, known: Known) -> Fleet:
     except ValidationError as exc:
         raise blamed(exc, document) from exc
     hosts = tuple(_host(document, name, file, known) for name in file.hosts)
+    routers = tuple(_router(document, name, file) for name in file.routers)
     made = list(servers.servers(document, file, known.engines, known.launchers))
     fleet = Fleet(
         hosts=hosts,
+        routers=routers,
         servers=tuple(server for _path, server in made),
         profiles=tuple(_profile(document, name, one) for name, one in file.profiles.items()),
         jobs=tuple(_job(document, name, one, file) for name, one in file.jobs.items()),
@@ -55,6 +71,12 @@ def _host(document: Document, name: str, file: FleetFile, known: Known) -> Host:
     reach = hops(document, ("hosts", name, "reach"), section.reach, known.transports)
     checked = naming.checked(document, ("hosts", name), name)
     return Host(checked, reach, section.gpu_query, section.state_dir, section.kernel_log or ())
+
+
+def _router(document: Document, name: str, file: FleetFile) -> Router:
+    path, one = ("routers", name), file.routers[name]
+    host = naming.referred(document, (*path, "host"), one.host, file.hosts, "host")
+    return Router(naming.checked(document, path, name), host, one.port, one.address, one.key_variable, one.drain)
 
 
 def _profile(document: Document, name: str, one: ProfileSection) -> Profile:

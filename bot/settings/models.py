@@ -18,6 +18,8 @@ Command = Annotated[tuple[str, ...], PlainValidator(words.command)]
 Words = Annotated[tuple[str, ...], PlainValidator(words.words)]
 FlagSet = Annotated[words.FlagChoice, PlainValidator(words.flags)]
 LauncherChoice = Annotated[words.LauncherChoice, PlainValidator(words.launcher)]
+Memberships = Annotated[tuple[words.Member, ...], PlainValidator(words.members)]
+Variable = Annotated[str, PlainValidator(words.variable)]
 Environment = Annotated[dict[str, str], PlainValidator(words.environment)]
 
 
@@ -102,6 +104,20 @@ class HostSection(Section):
     )
 
 
+class RouterSection(Section):
+    """A router that spreads requests over servers: sglang-router 0.3 or SMG, by their API of workers."""
+
+    host: str = Field(description="The name of the host that it runs on; it is asked from there.")
+    port: int = Field(gt=0, lt=65_536, description="Its HTTP port.")
+    address: str = Field("127.0.0.1", min_length=1, description="Where its host itself reaches that port.")
+    key_variable: Variable = Field(
+        "", description="The variable in the bot's environment that holds its key; the key itself never stands here."
+    )
+    drain: Span = Field(
+        timedelta(minutes=2), description="How long requests may go on to their end once a server was taken out."
+    )
+
+
 class SystemdSection(Section):
     """A server as a systemd unit."""
 
@@ -165,6 +181,11 @@ class ServerDefaults(Section):
     grace: Span = Field(timedelta(seconds=30), description="How long it may take to end after SIGTERM.")
     start_limit: Span = Field(timedelta(minutes=30), description="How long a start may take.")
     target: float | None = Field(None, gt=0, description="The tokens a second that it is expected to decode.")
+    router: Memberships = Field(
+        (),
+        description="The router that sends it requests, or several; with the URL by which a router on another host"
+        ' knows it: `{front: "http://10.0.0.5:{port}"}`.',
+    )
 
 
 class ServerSection(ServerDefaults):
@@ -278,6 +299,7 @@ class FleetFile(Section):
         min_length=1, description="The servers, by name; `gpu{0..7}` makes eight, and n is each one's number."
     )
     defaults: ServerDefaults = Field(ServerDefaults(), description="What all servers have in common.")
+    routers: dict[str, RouterSection] = Field({}, description="What spreads requests over the servers.")
     profiles: dict[str, ProfileSection] = Field({}, description="Named sets of launch flags.")
     jobs: dict[str, JobSection] = Field({}, description="The clients that feed the servers.")
     people: dict[str, PersonSection] = Field({}, description="Who may do what; with nobody here, everybody only looks.")

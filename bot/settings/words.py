@@ -116,6 +116,40 @@ def environment(value: Any) -> dict[str, str]:
     return {str(name): str(text) for name, text in value.items()}
 
 
+def variable(value: Any) -> str:
+    """The name of an environment variable; what is none is not quoted, since it may be the secret itself."""
+    if isinstance(value, str) and (value == "" or re.fullmatch(r"[A-Z_][A-Z0-9_]*", value)):
+        return value
+    raise Wrong("must be the name of a variable in the bot's environment, such as FRONT_KEY, never the key itself")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A router's name, and the URL by which it knows a server, "" for the usual one."""
+
+    router: str
+    url: str = ""
+
+
+def members(value: Any) -> tuple[Member, ...]:
+    """Routers: a name, a mapping of names to URLs, or a list of these."""
+    found: list[Member] = []
+    for one in value if isinstance(value, (list, tuple)) else [value]:
+        if isinstance(one, Mapping):
+            found += [Member(str(name), _url(str(name), url)) for name, url in one.items()]
+        elif isinstance(one, str):
+            found.append(Member(str(one)))
+        else:
+            raise Wrong(f"must be a router's name, or name: url, not {shown(one)}")
+    return tuple(found)
+
+
+def _url(name: str, value: Any) -> str:
+    if isinstance(value, str) and re.match(r"(https?|grpc)://[^/\s]", value):
+        return str(value)
+    raise Wrong(f"must be a URL such as http://10.0.0.5:{{port}}, not {shown(value)}", name)
+
+
 @dataclass(frozen=True, slots=True)
 class FlagChoice:
     """Flags that a person wrote, and the names of those that are switched off where they would be inherited."""

@@ -125,7 +125,7 @@ report  tokens made, who was not up, alerts, the job's progress
 restart  stop, start and prove servers, with a profile if one is named; asks before anything healthy dies
 silence  no alerts about these servers for a while
 since  what has changed since then: servers, what was done, the job
-start  start servers that do not run, with a profile if one is named
+start  start what does not run, put back what its router lacks
 status  how busy each server is, tok/s against the target, the job, what goes on
 steal  take over what an operation or somebody's hold has; asks first, and tells whoever had it
 stop  stop servers; alone: cancel what is open

@@ -12,6 +12,7 @@ from bot.domain.facts import Answer, Gpu, GpuFault, Load, Movement, Outcome, Pro
 from bot.domain.fleet import Fleet, Server
 from bot.domain.kernel_caches import CacheSeen, KernelCache
 from bot.domain.limiting import SEATS_FLAG
+from bot.domain.routing import Routed
 from bot.ports import Needs
 from bot.runtime.probing.logs import LogFollower
 from bot.runtime.probing.movement import Mover
@@ -83,6 +84,7 @@ class ServerLook:
     faults: tuple[GpuFault, ...] | None = None
     caches: dict[KernelCache, CacheSeen] = field(default_factory=dict)
     log_tail: tuple[str, ...] = ()
+    routed: dict[str, Routed] = field(default_factory=dict)
     _said: ServerFacts | None = None
 
     @property
@@ -222,6 +224,7 @@ class ServerLook:
             sees_processes=self.sees_processes,
             session=recognised.session,
             is_adopted=recognised.is_adopted,
+            routed=tuple(self.routed.values()),
         )
 
     def _has_health(self) -> bool:

@@ -27,7 +27,11 @@ class Garbled(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """An HTTP GET; of several paths the first that is not 404 counts. ``body`` is the most bytes to bring."""
+    """An HTTP GET; of several paths the first that is not 404 counts. ``body`` is the most bytes to bring.
+
+    With another ``method`` it changes something: it has one path, ``data`` is its JSON, and it never goes over a
+    connection that was kept, which may have died.
+    """
 
     address: str
     port: int
@@ -35,6 +39,13 @@ class Get:
     limit: timedelta
     body: int = 0
     token: str | None = field(default=None, repr=False)
+    method: str = "GET"
+    data: str = field(default="", repr=False)
+
+    def words(self) -> tuple[object, ...]:
+        """As it is sent."""
+        usual = (self.address, self.port, self.paths, self.limit.total_seconds(), self.body, self.token)
+        return usual if self.method == "GET" else (*usual, self.method, self.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +120,7 @@ class Request:
         watch, gpu, kernel = self.watch, self.gpu, self.kernel
         value = {
             "id": number,
-            "gets": [
-                (one.address, one.port, one.paths, one.limit.total_seconds(), one.body, one.token) for one in self.gets
-            ],
+            "gets": [one.words() for one in self.gets],
             "watch": watch and {"ports": watch.ports, "words": watch.words, "records": watch.records, "env": watch.env},
             "follows": [(one.path, one.offset, one.inode, one.seam, FIRST_LOOK, MOST_BEHIND) for one in self.follows],
             "tails": [(one.path, one.size) for one in self.tails],
