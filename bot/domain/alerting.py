@@ -10,9 +10,28 @@ from bot.domain.phrases import listing, names, span
 from bot.domain.watching.alerts import Alert, Book, State
 from bot.domain.watching.causes import Cause
 
+_MOST_NAMED = 4
+
+
+def title_of(one: Alert, everyone: Sequence[str]) -> str:
+    """What is wrong with whom, in a few words; an Alertmanager's alert keeps the name that it has there."""
+    if one.cause is not Cause.FOREIGN:
+        return alert_title(one.cause, who_of(one.servers, everyone))
+    others = one.evidence.get("others")
+    who = list(others) if isinstance(others, tuple) else []
+    who = [*([names(list(one.servers), list(everyone))] if one.servers else []), *who]
+    some = [*who[:_MOST_NAMED], *([f"{len(who) - _MOST_NAMED} more"] if len(who) > _MOST_NAMED else [])]
+    name = str(one.evidence.get("name", "an alert"))
+    return f"{name}: {listing(some)}" if some else name
+
+
+def who_of(servers: Sequence[str], everyone: Sequence[str]) -> str:
+    """Servers as they are named; none are the fleet."""
+    return names(list(servers), list(everyone)) if servers else "the fleet"
+
 
 def alert_title(cause: Cause, who: str) -> str:
-    """What is wrong, in a few words."""
+    """What is wrong by a rule of ours, in a few words."""
     plural = " " in who or "-" in who or who.startswith("all")
     be = "are" if plural else "is"
     return {
@@ -26,6 +45,7 @@ def alert_title(cause: Cause, who: str) -> str:
         Cause.CLOCK_LIMITED: f"{who}: GPU clock limited",
         Cause.MEMORY_LEAK: f"{who}: host memory runs full",
         Cause.JOB_STALLED: f"job {who} stands still",
+        Cause.FOREIGN: f"an Alertmanager's alert: {who}",
         Cause.JOB_FINISHED: f"job {who} is done",
         Cause.PROMPT_HEAVY: "long prompts take the tokens",
         Cause.TARGET_MISSED: "the target was missed",
@@ -36,9 +56,8 @@ def alert_lines(alerts: Sequence[Alert], everyone: Sequence[str], now: datetime)
     """Alerts a line each."""
     lines = []
     for one in alerts:
-        who = names(list(one.servers), list(everyone)) if one.servers else "the fleet"
         state = {State.ACKED: f" · seen by {one.acked_by}", State.SILENCED: " · silenced"}.get(one.state, "")
-        lines.append(line("🔴 ", bold(alert_title(one.cause, who)), f" for {span(now - one.since)}{state} · {one.id}"))
+        lines.append(line("🔴 ", bold(title_of(one, everyone)), f" for {span(now - one.since)}{state} · {one.id}"))
     return tuple(lines)
 
 
@@ -47,7 +66,7 @@ def silence_lines(book: Book, now: datetime) -> tuple[Line, ...]:
     lines = []
     for one in book.silences:
         if now < one.until:
-            who = listing(sorted(one.servers)) if one.servers else "everything"
+            who = listing(sorted(one.alerts or one.servers)) or "everything"
             why = f": {one.because}" if one.because else ""
             lines.append(line(f"silent about {who} for another {span(one.until - now)}, by {one.by}{why}"))
     return tuple(lines)

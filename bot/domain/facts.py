@@ -145,6 +145,7 @@ class ServerFacts:
     ``session`` is the tmux window that somebody started it in; ``is_adopted``: the bot has been told to take it over.
     ``orphans`` are workers that outlived the process which our launcher started: they may hold GPU memory.
     Where ``sees_processes`` is False, nobody could look at processes: that none was seen says nothing then.
+    ``read_at`` is when somebody else (a Prometheus) read the numbers for us; None: they were read in this look.
     """
 
     server: str
@@ -167,6 +168,7 @@ class ServerFacts:
     session: str | None = None
     is_adopted: bool = False
     orphans: tuple[Process, ...] = ()
+    read_at: datetime | None = None
 
 
 class JobState(Enum):

@@ -9,6 +9,7 @@ from enum import Enum, IntEnum
 from typing import TypeVar
 
 from bot.domain.flags import Flags
+from bot.domain.monitors import AlertmanagerPeer, Labelling, PrometheusSource
 
 _RANGE = re.compile(r"(?P<stem>[a-z_.-]*?)(?P<first>\d+)-(?:(?P=stem))?(?P<last>\d+)", re.IGNORECASE)
 
@@ -195,6 +196,8 @@ class Fleet:
     channels: tuple[Channel, ...] = ()
     target: float | None = None
     limits: Limits = field(default_factory=Limits)
+    prometheus: PrometheusSource | None = None
+    alertmanager: AlertmanagerPeer | None = None
 
     def server(self, name: str) -> Server:
         """The server of that name; KeyError when there is none."""
@@ -203,6 +206,13 @@ class Fleet:
     def host(self, name: str) -> Host:
         """The host of that name; KeyError when there is none."""
         return _named(self.hosts, name)
+
+    def labelled(self, labelling: Labelling) -> dict[str, str]:
+        """The servers' names by the values of the label that tells them apart."""
+        return {
+            labelling.value(name=one.name, host=one.host, port=one.port, address=one.address): one.name
+            for one in self.servers
+        }
 
     def profile(self, name: str) -> Profile | None:
         """The profile of that name, whatever its case."""

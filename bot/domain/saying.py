@@ -27,7 +27,7 @@ class Grammar:
     ``options`` are words that begin with dashes; ``words`` are sub-commands ("stop", "start"); ``recalls`` means
     that without a target the last one named in the thread, or lately in the channel, is meant; ``rest`` is how many
     words are taken as they stand (more are talk). ``flags`` are the launch flags that may be typed along.
-    ``when`` takes words that say when ("2h", "03:12"), ``because`` a reason up to the end.
+    ``when`` takes words that say when ("2h", "03:12"), ``because`` a reason up to the end, ``alerts`` ids of alerts.
     """
 
     targets: bool = False
@@ -37,6 +37,7 @@ class Grammar:
     recalls: bool = False
     when: bool = False
     because: bool = False
+    alerts: bool = False
     rest: int = 0
     rest_like: str = ""
     options: tuple[str, ...] = ()
@@ -64,4 +65,5 @@ class Words:
     flags: Flags = Flags()
     rest: str = ""
     when: str = ""
+    alerts: tuple[str, ...] = ()
     is_question: bool = False

@@ -10,7 +10,7 @@ from bot.domain.facts import Sight
 from bot.domain.fleet import Fleet, Role, Server
 from bot.domain.needs import Needs
 from bot.domain.phrases import count
-from bot.ports import Clock, Eyes, Hands
+from bot.ports import Clock, Eyes, Hands, Metrics, Silencer
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +75,35 @@ async def _look_at_programs(servers: Sequence[Server], hands: Hands) -> list[Fin
             names = sum("=" not in one for one in flags)
             findings.append(good(f"{server.host}: {server.engine} {version}, {count(names, 'flag')}"))
     return findings
+
+
+async def look_at_prometheus(fleet: Fleet, metrics: Metrics) -> list[Finding]:
+    """Whether Prometheus answers, and has every server among its targets, with its metrics."""
+    source, advice = fleet.prometheus, "docs/prometheus.md; the fleet file's prometheus: label and value must fit"
+    if source is None:
+        return []
+    named = fleet.labelled(source.labelling)
+    try:
+        found = await metrics.scraped(source, tuple(named), frozenset())
+    except FleetError as error:
+        return [bad(str(error), "docs/prometheus.md")]
+    missing = [f'{source.labelling.label}="{value}"' for value in named if value not in found]
+    if missing:
+        return [bad(f"Prometheus has no target {', '.join(missing[:3])}{' …' if len(missing) > 3 else ''}", advice)]
+    up = sum(one.is_up for one in found.values())
+    return [good(f"Prometheus at {source.url.partition('//')[2]}: {up} of {count(len(named), 'target')} up")]
+
+
+async def look_at_alertmanager(fleet: Fleet, remote: Silencer, *, has_secret: bool) -> list[Finding]:
+    """Whether Alertmanager answers, and the webhook has its secret."""
+    peer = fleet.alertmanager
+    if peer is None:
+        return []
+    findings = []
+    if peer.listen is not None and not has_secret:
+        findings.append(bad("UPBOT_WEBHOOK_SECRET is not set", "docs/prometheus.md says what it is for"))
+    try:
+        await remote.silences(peer)
+    except FleetError as error:
+        return [*findings, bad(str(error), "docs/prometheus.md")]
+    return [*findings, good(f"Alertmanager at {peer.url.partition('//')[2]} answers")]

@@ -25,6 +25,7 @@ from bot.domain.plan import ResumeJob, StopJob
 from bot.domain.readiness import Readiness, judge
 from bot.domain.watching import alerts
 from bot.domain.watching.alerts import Alert, Book, Change, Did, Silence
+from bot.domain.watching.causes import Cause
 from bot.domain.watching.limits import Limits
 from bot.domain.watching.samples import JobSample, Reading, Sample
 from bot.domain.watching.watch import Watch
@@ -41,6 +42,7 @@ GPU_ROUNDS = 6
 KEEP_LEARNED = timedelta(minutes=5)
 BLIND_AFTER = timedelta(minutes=1)
 REDRAW = timedelta(seconds=60)
+OLDEST = 60.0
 
 
 class Keep(Protocol):
@@ -55,6 +57,14 @@ class Books(Protocol):
 
     def book_text(self, book: Book) -> str: ...
     def book_of(self, text: str) -> Book: ...
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """Since when the eyes have seen less well, and whether that was told."""
+
+    since: datetime
+    is_told: bool = False
 
 
 @dataclass(slots=True)
@@ -99,6 +109,14 @@ class Watcher:
         self.samples: Samples | None = None
         self.gallery: Gallery | None = None
         self.heart: Heart | None = None
+        self.pace: Callable[[], timedelta] = timedelta
+        """How far apart readings are at least, where somebody else reads the servers for us."""
+        self.trouble: Callable[[], str | None] = lambda: None
+        """Why the eyes see less well than they were to."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when alerts or silences have changed."""
+        self._looked_at: datetime | None = None
+        self._troubled: _Trouble | None = None
 
     @property
     def book(self) -> Book:
@@ -127,6 +145,9 @@ class Watcher:
 
     async def _look(self) -> None:
         fleet, now = self._fleet(), self._clock.now()
+        if self._looked_at is not None and timedelta() <= now - self._looked_at < self.pace() - ROUND / 2:
+            return
+        self._looked_at = now
         needs = Needs(load=True, log=True, gpu=self._round % GPU_ROUNDS == 0)
         self._round += 1
         sight = Sight(now)
@@ -134,6 +155,7 @@ class Watcher:
             pass
         reading = self._reading(sight, fleet)
         await self._mind_blindness(reading, sight)
+        await self._mind_trouble(self.trouble())
         if not reading.servers and fleet.servers:
             return
         self.seen_at = self._clock.now()
@@ -190,20 +212,33 @@ class Watcher:
             process=process.identity if process is not None else None,
             is_starting=readiness is Readiness.STARTING,
             is_dead=is_dead,
+            age=_age(facts, now),
         )
 
     async def _mind_blindness(self, reading: Reading, sight: Sight) -> None:
         now = self._clock.now()
         if reading.servers or not reading.expected:
             if self._is_blind_told and self._blind_since is not None:
-                await self._say(text.sees_again(now - self._blind_since))
+                await self.say(text.sees_again(now - self._blind_since))
             self._blind_since, self._is_blind_told = None, False
             return
         self._blind_since = self._blind_since or now
         if not self._is_blind_told and now - self._blind_since >= BLIND_AFTER:
             why = next((one.unreachable for one in sight.servers.values() if one.unreachable), "nothing answers")
             self._is_blind_told = True
-            await self._say(text.blind(now - self._blind_since, why))
+            await self.say(text.blind(now - self._blind_since, why))
+
+    async def _mind_trouble(self, why: str | None) -> None:
+        now, before = self._clock.now(), self._troubled
+        if why is None:
+            self._troubled = None
+            if before is not None and before.is_told:
+                await self.say(text.trouble_over(now - before.since))
+            return
+        self._troubled = before or _Trouble(now)
+        if not self._troubled.is_told and now - self._troubled.since >= BLIND_AFTER:
+            self._troubled.is_told = True
+            await self.say(text.trouble(now - self._troubled.since, why))
 
     # What is told
 
@@ -212,7 +247,7 @@ class Watcher:
         for change in changes:
             _log.info("alert", did=change.did.value, cause=change.alert.cause.value, servers=change.servers)
             if change.did is Did.NOTE:
-                await self._say(text.note(change.alert, self._everyone))
+                await self.say(text.note(change.alert, self._everyone))
             else:
                 await self._tell_one(change)
         for one in self._watch.book.alerts:
@@ -224,6 +259,7 @@ class Watcher:
                 self._save(self._watch.book)
             except StoreError as error:
                 _log.warning("alerts_not_kept", error=str(error))
+            self.on_change()
         self._keep_ended(changes)
 
     async def _tell_one(self, change: Change) -> None:
@@ -237,7 +273,7 @@ class Watcher:
                 if ref is not None:
                     self._told[one.id].refs[place.channel] = ref
             self._told[one.id].at = self._clock.now()
-            if self.gallery is not None:
+            if self.gallery is not None and (one.servers or one.cause is not Cause.FOREIGN):
                 self.gallery.show_alert(one, list(self._told[one.id].refs.values()))
             return
         await self._draw(one)
@@ -273,7 +309,7 @@ class Watcher:
             Place(next(iter(channel.ids), channel.name)) for channel in self._fleet().channels if channel.gets_alerts
         ]
 
-    async def _say(self, message: Message) -> None:
+    async def say(self, message: Message) -> None:
         for place in self._places:
             await self._post(place, message)
 
@@ -298,24 +334,39 @@ class Watcher:
             raise UserError(f"there is no alert {wanted}") from error
         except ValueError as error:
             raise UserError(f"alert {wanted} is over, or not told yet") from error
-        await self._changed(book, changes)
+        await self.change(book, changes)
         return next(one for one in book.alerts if one.id == wanted)
 
-    async def silence(self, servers: frozenset[str], length: timedelta, by: str, because: str) -> Silence:
-        """Say nothing of these servers for a while."""
+    async def silence(
+        self,
+        servers: frozenset[str],
+        length: timedelta,
+        by: str,
+        because: str,
+        ids: frozenset[str] = frozenset(),
+    ) -> Silence:
+        """Say nothing of these servers, or of the alerts of these ids, for a while. UserError when there is no such."""
+        for one in ids:
+            if self._watch.book.get(one) is None:
+                raise UserError(f"there is no alert {one}")
         now = self._clock.now()
-        new = Silence(f"s-{int(now.timestamp())}", now + length, by, now, because, servers)
-        await self._changed(*alerts.silence(self._watch.book, new))
+        number = int(now.timestamp())
+        while any(one.id == f"s-{number}" for one in self._watch.book.silences):
+            number += 1
+        new = Silence(f"s-{number}", now + length, by, now, because, servers, alerts=ids)
+        await self.change(*alerts.silence(self._watch.book, new))
         return new
 
-    async def unsilence(self, servers: frozenset[str]) -> None:
-        """End the silences about these servers, or all."""
-        await self._changed(*alerts.unsilence(self._watch.book, servers, self._clock.now()))
+    async def unsilence(self, servers: frozenset[str], ids: frozenset[str] = frozenset()) -> None:
+        """End the silences about these servers and alerts, or all."""
+        await self.change(*alerts.unsilence(self._watch.book, servers, self._clock.now(), ids))
 
-    async def _changed(self, book: Book, changes: Sequence[Change]) -> None:
+    async def change(self, book: Book, changes: Sequence[Change]) -> None:
+        """Keep a book that somebody has gone on with, and tell what changed in it. StoreError when it can't be kept."""
         self._save(book)
         self._watch.book = book
         await self._tell(changes)
+        self.on_change()
 
     # What is kept
 
@@ -356,6 +407,13 @@ class Watcher:
     def reloaded(self) -> None:
         """The fleet file was read again."""
         self._watch.limits = replace(self._watch.limits, target=self._fleet().target)
+
+
+def _age(facts: ServerFacts, now: datetime) -> float | None:
+    """How many seconds old the numbers are, where somebody else has read them; its clock may differ a little."""
+    if facts.read_at is None:
+        return None
+    return min(max((now - facts.read_at).total_seconds(), 0.0), OLDEST)
 
 
 def _job_sample(facts: JobFacts) -> JobSample:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from bot.domain.fleet import Channel, Fallback, Fleet, Host, Job, Limits, Person, Profile, Progress, Role
 from bot.ports import TransportKind
-from bot.settings import clashes, naming, servers
+from bot.settings import clashes, monitors, naming, servers
 from bot.settings.blame import blamed
 from bot.settings.document import Document, Path_, nearest
 from bot.settings.hops import hops
@@ -42,6 +42,11 @@ def build(document: Document, known: Known) -> Fleet:
         people=tuple(_person(document, name, one) for name, one in file.people.items()),
         target=file.target,
         limits=Limits(**{key: getattr(file.limits, key) for key in type(file.limits).model_fields}),
+    )
+    fleet = replace(
+        fleet,
+        prometheus=monitors.prometheus(document, file, fleet),
+        alertmanager=monitors.alertmanager(document, file, fleet),
     )
     fleet = replace(fleet, channels=tuple(_channel(document, name, file, fleet) for name in file.channels))
     clashes.refuse(document, fleet, made)

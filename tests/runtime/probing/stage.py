@@ -50,6 +50,7 @@ class FakeEngine:
     instant_paths = ("/ready", "/model_info")
     load_paths = ("/metrics",)
     config_paths = ("/info", "/get_info")
+    metric_names = frozenset[str]()
 
     def launch_argv(self, server: Server, flags: Flags) -> tuple[str, ...]:
         return (*server.launch.command, "--port", str(server.port), *flags.argv())
