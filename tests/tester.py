@@ -20,12 +20,14 @@ from bot.domain.fleet import Channel, Fallback, Fleet, Hop, Host, Job, Launch, P
 from bot.domain.message import Answers, Button, Buttons, Message, Says, plain
 from bot.engines.sglang import ENGINE as SGLANG
 from bot.plugins import load
-from bot.ports import Clock, Heard, Place, Pressed, Ref
+from bot.ports import Clock, Heard, Metrics, Place, Pressed, Ref
 from bot.runtime.dispatcher import Dispatcher
 from bot.runtime.door import Switchboard
 from bot.runtime.executor import Executor
+from bot.runtime.farsight import Farsight
 from bot.runtime.gallery import Gallery
 from bot.runtime.gathering import Gatherer
+from bot.runtime.liaison import Liaison, Remote
 from bot.runtime.questions import Desk
 from bot.runtime.scribe import Scribe
 from bot.runtime.steps import Steps
@@ -180,6 +182,8 @@ class Bot:
         chat: PretendChat | None = None,
         clock: Clock | None = None,
         jobs: PretendJobs | None = None,
+        metrics: Metrics | None = None,
+        alertmanager: Remote | None = None,
     ) -> None:
         self.fleet_value = fleet
         self.clock = clock or JumpingClock()
@@ -206,7 +210,15 @@ class Bot:
         self.executor = Executor(steps, self.switchboard, operations, self.tasks, self.scribe)
         commands = tuple(load("handlers", "COMMAND").values())
         kept, self.samples, self.painter = SqlKept(self.database), SqlSamples(self.database), PretendPainter()
-        self.watcher = Watcher(get_fleet, eyes, self.executor, operations, self.switchboard, self.clock, kept, kept)
+        self.farsight = Farsight(eyes, get_fleet, engines, self.clock)
+        self.watcher = Watcher(
+            get_fleet, self.farsight, self.executor, operations, self.switchboard, self.clock, kept, kept
+        )
+        self.watcher.pace, self.watcher.trouble = lambda: self.farsight.pace, lambda: self.farsight.trouble
+        self.liaison = Liaison(get_fleet, self.watcher, self.clock, kept)
+        self.farsight.metrics = self.liaison.metrics = metrics
+        self.liaison.remote = alertmanager
+        self.watcher.on_change = self._wake_liaison
         gatherer = Gatherer(
             get_fleet,
             commands,
@@ -243,12 +255,17 @@ class Bot:
         self.watcher.samples, self.watcher.gallery = self.samples, gallery
         self.dispatcher.alarms, self.dispatcher.charts = self.watcher, gallery
 
+    def _wake_liaison(self) -> None:
+        if self.fleet_value.alertmanager is not None:
+            self.tasks.spawn(self.liaison.round(), name="alertmanager")
+
     async def watch(self, minutes: float) -> None:
         """Let time pass while the watcher looks each five seconds, and a job that runs gets on."""
         end = asyncio.get_running_loop().time() + minutes * 60
         while asyncio.get_running_loop().time() < end:
             begun = asyncio.get_running_loop().time()
             await self.watcher.round()
+            await self.liaison.round()
             self.fleet.job_done += 8 * (self.fleet.job_state is JobState.RUNNING)
             await asyncio.sleep(max(0.0, begun + ROUND.total_seconds() - asyncio.get_running_loop().time()))
 
@@ -317,19 +334,28 @@ class Bot:
 
     def restarted(self) -> Bot:
         """A new bot over what is left; its clock goes on."""
-        bot = Bot(self.fleet_value, database=self.database, world=self.fleet, chat=self.chat, jobs=self.jobs)
+        bot = Bot(
+            self.fleet_value,
+            database=self.database,
+            world=self.fleet,
+            chat=self.chat,
+            jobs=self.jobs,
+            metrics=self.farsight.metrics,
+            alertmanager=self.liaison.remote,
+        )
         bot.said = self.said + 1000
         bot.desk.resume()
         bot.executor.resume()
         bot.watcher.load()
+        bot.liaison.load()
         return bot
 
 
-def talk(scenario: Callable[[Bot], Awaitable[None]], fleet: Fleet | None = None) -> None:
+def talk(scenario: Callable[[Bot], Awaitable[None]], fleet: Fleet | None = None, **more: Any) -> None:
     """Run a scenario; it can't end while a background task of the bot has died."""
 
     async def whole() -> None:
-        bot = Bot(fleet or first_night())
+        bot = Bot(fleet or first_night(), **more)
         await scenario(bot)
         await bot.tasks.close()
         assert not bot.tasks.failures, bot.tasks.failures

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -64,7 +65,7 @@ class Service:
         except TimeoutError as exc:
             raise TimedOut(f"{where} did not answer within {span(ask.timeout)}") from exc
         except aiohttp.ClientConnectorError as exc:
-            raise FleetError(f"{where} can't be reached: {exc.os_error.strerror or 'no connection'}") from exc
+            raise FleetError(f"{where} can't be reached: {_why(exc.os_error)}") from exc
         except (aiohttp.ClientError, OSError, ValueError) as exc:
             raise FleetError(f"{where} broke off its answer ({type(exc).__name__})") from exc
 
@@ -82,6 +83,12 @@ class Service:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+def _why(error: OSError) -> str:
+    """Why no connection came about, as the system says it."""
+    known = error.errno if error.errno is not None and error.errno > 0 else None
+    return os.strerror(known) if known is not None else error.strerror or "no connection"
 
 
 async def _read(content: aiohttp.StreamReader, limit: int) -> bytes | None:
