@@ -232,8 +232,9 @@ class Liaison:
                 await self._keeper.say(text.in_step(now - self._away_since))
             self._away_since, self._is_away_told = None, False
             return
-        _log.warning("alertmanager_away", why=why)
-        self._away_since = self._away_since or now
+        if self._away_since is None:
+            _log.warning("alertmanager_away", why=why)
+            self._away_since = now
         if not self._is_away_told and now - self._away_since >= TELL_AFTER:
             self._is_away_told = True
             await self._keeper.say(text.out_of_step(now - self._away_since, why))

@@ -24,9 +24,10 @@ _CLOCKS: Mapping[str, str] = {
 def alert(one: Alert, everyone: Sequence[str], now: datetime, last_change: Operation | None) -> Message:
     """The head message of an alert, as it stands now."""
     title = title_of(one, everyone)
-    words = _WORDS[one.cause](one.evidence)
+    is_over = one.state is State.RESOLVED
+    words = _WORDS[one.cause]({**one.evidence, "is_over": False} if is_over else one.evidence)
     lasted = span((one.resolved_at or now) - one.since)
-    if one.state is State.RESOLVED:
+    if is_over:
         head = line("🟢 ", bold(f"{title}: over"), f" after {lasted}")
         return Message(head, (Lines(tuple(words)),) if words else ())
     head = line("🔴 ", bold(title), f" for {lasted}")
@@ -219,7 +220,7 @@ def _foreign(evidence: Mapping[str, Value]) -> list[Line]:
     if isinstance(firing, int) and firing > 1:
         parts.append(f"{firing} fire")
     if evidence.get("is_over"):
-        parts.append("resolved, it says")
+        parts.append("it says resolved, we do not see that" if evidence.get("is_doubted") else "resolved, it says")
     return [*lines, line(" · ".join(parts))]
 
 

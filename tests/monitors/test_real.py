@@ -143,7 +143,9 @@ async def read_through(tmp_path: Path) -> None:
             down = await seen(lambda: down_by(source, wanted, value))
             assert (down.is_up, down.page) == (False, b"")
             await program.end()
-            with pytest.raises(FleetError, match=r"^Prometheus at 127\.0\.0\.1:\d+ can't be reached: Connection refused$"):
+            with pytest.raises(
+                FleetError, match=r"^Prometheus at 127\.0\.0\.1:\d+ can't be reached: Connection refused$"
+            ):
                 await source.scraped(wanted, [value], SGLANG.metric_names)
             await source.close()
 
@@ -174,7 +176,10 @@ async def a_night(tmp_path: Path) -> None:
             Faults(machine.machine).slow(ports[1], 0.4)
             slow = await seen(lambda: scene.alert("InferenceServerSlow: gpu1"), 60)
             assert slow.text.splitlines()[1].startswith(f"127.0.0.1:{ports[1]} decodes ")
-            assert slow.text.splitlines()[2:] == ["from Alertmanager · warn", "[Ack] [Silence 1 h] [Why] [Restart gpu1…]"]
+            assert slow.text.splitlines()[2:] == [
+                "from Alertmanager · warn",
+                "[Ack] [Silence 1 h] [Why] [Restart gpu1…]",
+            ]
 
             # Seen, and silenced from the chat: amtool has it, with who and why.
             bot.press("Ack", post=slow)
@@ -182,7 +187,9 @@ async def a_night(tmp_path: Path) -> None:
             bot.say("silence gpu1 1h because the fan is being replaced", user="U2")
             (silence,) = await seen(scene.silences)
             assert (silence["createdBy"], silence["comment"].partition(" [")[0]) == ("bo", "the fan is being replaced")
-            assert [(one["name"], one["value"]) for one in silence["matchers"]] == [("instance", f"127.0.0.1:{ports[1]}")]
+            assert [(one["name"], one["value"]) for one in silence["matchers"]] == [
+                ("instance", f"127.0.0.1:{ports[1]}")
+            ]
             assert "silenced" in slow.text
             bot.say("unsilence gpu1")
             await seen(lambda: no_more(scene))
@@ -195,7 +202,9 @@ async def a_night(tmp_path: Path) -> None:
             assert scene.notes(slow)[-1] == "Alertmanager says resolved, but gpu1 does not answer: not recovered"
             assert slow.text.startswith("🔴 ")
             (down,) = await seen(lambda: [post for post in bot.posts() if "gpu1 is down" in post.text], 30)
-            await seen(lambda: [note for note in scene.notes(down) if note.startswith("Alertmanager and our own look")], 40)
+            await seen(
+                lambda: [note for note in scene.notes(down) if note.startswith("Alertmanager and our own look")], 40
+            )
             assert scene.alert("InferenceServerDown") is None
 
             # Alertmanager is away: its heartbeat is missed, a silence waits, and all is in step when it is back.
