@@ -283,12 +283,14 @@ class Alarms(Protocol):
 class Scraped:
     """What a Prometheus has of one server: whether its last scrape went well, when that was, and its page of metrics.
 
-    ``page`` is in Prometheus' text form, as the server itself would give it under ``/metrics``.
+    ``page`` is in Prometheus' text form, as the server itself would give it under ``/metrics``. ``every`` is how long
+    before it the scrape before it was.
     """
 
     is_up: bool
     at: datetime
     page: bytes = b""
+    every: timedelta | None = None
 
 
 class Metrics(Protocol):

@@ -28,6 +28,7 @@ _TOGETHER = 4
 _LARGEST = 32 * 1024 * 1024
 _MOST_SERIES = 200_000
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
+_YEAR_3000 = 32_503_680_000
 _TARGET = ("job", "instance")
 
 
@@ -91,11 +92,15 @@ class NotAnAnswer(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A series with the last sample of it: its own time in seconds, and the value as it was written."""
+    """A series with the last sample of it: its own time in seconds, and the value as it was written.
+
+    ``before`` is the time of the sample before it.
+    """
 
     labels: Mapping[str, str]
     at: float
     value: str
+    before: float | None = None
 
 
 def series(body: bytes) -> list[Series]:
@@ -120,19 +125,23 @@ def _read(rows: Sequence[Any]) -> Iterator[Series]:
         last = values[-1]
         if not isinstance(last, list) or len(last) != 2 or not isinstance(last[1], str):
             continue
-        at = _finite(last[0])
-        if at is not None and 0 < at < 32_503_680_000 and _is_number(last[1]):
-            yield Series({key: one for key, one in labels.items() if isinstance(one, str)}, at, last[1])
+        at = _seconds(last[0])
+        if at is not None and _is_number(last[1]):
+            before = (
+                _seconds(values[-2][0]) if len(values) > 1 and isinstance(values[-2], list) and values[-2] else None
+            )
+            yield Series({key: one for key, one in labels.items() if isinstance(one, str)}, at, last[1], before)
 
 
-def _finite(value: Any) -> float | None:
+def _seconds(value: Any) -> float | None:
+    """An instant in seconds since 1970, before the year 3000; None for everything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
         number = float(value)
     except OverflowError:
         return None
-    return number if math.isfinite(number) else None
+    return number if math.isfinite(number) and 0 < number < _YEAR_3000 else None
 
 
 def _is_number(word: str) -> bool:
@@ -173,9 +182,11 @@ def _scraped(rows: Sequence[Series], interval: timedelta) -> Scraped:
         page = _page(row for row in others if row.at > last - interval.total_seconds() / 2)
         return Scraped(is_up=True, at=_instant(last), page=page)
     up = max(ups, key=lambda row: row.at)
+    every = timedelta(seconds=max(0.0, up.at - up.before)) if up.before is not None else None
     if float(up.value) != 1:
-        return Scraped(is_up=False, at=_instant(up.at))
-    return Scraped(is_up=True, at=_instant(up.at), page=_page(row for row in others if row.at > up.at - 0.5))
+        return Scraped(is_up=False, at=_instant(up.at), every=every)
+    page = _page(row for row in others if row.at > up.at - 0.5)
+    return Scraped(is_up=True, at=_instant(up.at), page=page, every=every)
 
 
 def _instant(seconds: float) -> datetime:

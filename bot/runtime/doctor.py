@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from bot.domain.errors import FleetError
 from bot.domain.facts import Sight
 from bot.domain.fleet import Fleet, Role, Server
 from bot.domain.needs import Needs
-from bot.domain.phrases import count
+from bot.domain.phrases import count, span
 from bot.ports import Clock, Eyes, Hands, Metrics, Silencer
 
 
@@ -90,6 +91,11 @@ async def look_at_prometheus(fleet: Fleet, metrics: Metrics) -> list[Finding]:
     missing = [f'{source.labelling.label}="{value}"' for value in named if value not in found]
     if missing:
         return [bad(f"Prometheus has no target {', '.join(missing[:3])}{' …' if len(missing) > 3 else ''}", advice)]
+    spans = [one.every for one in found.values() if one.every is not None]
+    every = statistics.median_low(spans) if spans else source.scrape_interval
+    if abs(every - source.scrape_interval) > source.scrape_interval / 5:
+        said = f"Prometheus scrapes each {span(every)}, the fleet file says each {span(source.scrape_interval)}"
+        return [bad(said, f"prometheus: scrape_interval: {span(every)}")]
     up = sum(one.is_up for one in found.values())
     return [good(f"Prometheus at {source.url.partition('//')[2]}: {up} of {count(len(named), 'target')} up")]
 

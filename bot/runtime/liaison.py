@@ -50,6 +50,8 @@ class BookKeeper(Protocol):
 
     @property
     def book(self) -> Book: ...
+    @property
+    def planned(self) -> frozenset[str]: ...
     async def change(self, book: Book, changes: Sequence[Change]) -> None: ...
     async def say(self, message: Message) -> None: ...
 
@@ -122,7 +124,7 @@ class Liaison:
         )
         if told is not None:
             _log.info("alertmanager_told", group=told.group, firing=told.evidence["firing"], servers=told.servers)
-            await self._change(*foreign.take(self._keeper.book, told, now, Limits()))
+            await self._change(*foreign.take(self._keeper.book, told, now, Limits(), self._keeper.planned))
             await self._check_others()
 
     async def _change(self, book: Book, changes: Sequence[Change]) -> None:

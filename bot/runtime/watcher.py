@@ -123,6 +123,11 @@ class Watcher:
         """All alerts and silences."""
         return self._watch.book
 
+    @property
+    def planned(self) -> frozenset[str]:
+        """The servers that an operation works on, or did a moment ago."""
+        return self._watch.planned()
+
     def load(self) -> None:
         """Know again what was told and learned before the bot ended; what can't be read is learned anew."""
         try:

@@ -83,7 +83,9 @@ def test_what_is_no_notification_is_refused(body: bytes) -> None:
         notification(body)
 
 
-texts = st.dictionaries(st.sampled_from(["alertname", "instance", "cause", "source", "x", "severity"]), st.text(max_size=30))
+texts = st.dictionaries(
+    st.sampled_from(["alertname", "instance", "cause", "source", "x", "severity"]), st.text(max_size=30)
+)
 alerts = st.fixed_dictionaries(
     {},
     optional={
@@ -96,7 +98,11 @@ alerts = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@given(st.lists(st.tuples(st.lists(alerts | json_values, max_size=4), st.sampled_from(["g", "h"]), json_values), max_size=5))
+@given(
+    st.lists(
+        st.tuples(st.lists(alerts | json_values, max_size=4), st.sampled_from(["g", "h"]), json_values), max_size=5
+    )
+)
 def test_any_notifications_leave_a_book_that_can_go_on(sent: list[Any]) -> None:
     book, at = Book(), NOON
     for rows, group, truncated in sent:

@@ -25,13 +25,15 @@ EVERY = timedelta(seconds=15)
 SOURCE = PrometheusSource("http://prom.example:9090", timeout=timedelta(seconds=0.5))
 
 
-def row(name: str, value: str, *, at: float = NOW, instance: str = "ct200:30000", job: str = "inference", **labels: str):
+def row(
+    name: str, value: str, *, at: float = NOW, instance: str = "ct200:30000", job: str = "inference", **labels: str
+):
     return Series({"__name__": name, "instance": instance, "job": job, **labels}, at, value)
 
 
 def load(rows: list[Series], engine: Any = SGLANG, instance: str = "ct200:30000") -> Any:
     page = pages(rows, "instance", EVERY)[instance].page
-    return engine.load({"/metrics": Answer(Outcome.ANSWERED, datetime.now(UTC), 200, page)})  # noqa: DTZ005, TID251 - only a stamp
+    return engine.load({"/metrics": Answer(Outcome.ANSWERED, datetime.now(UTC), 200, page)})  # noqa: TID251 - only a stamp
 
 
 def test_the_query_asks_for_these_metrics_of_these_servers_and_nothing_else() -> None:
@@ -59,7 +61,11 @@ def test_numbers_are_those_that_the_engine_reads_of_the_servers_own_page() -> No
 
 
 def test_vllm_is_read_by_its_own_reader() -> None:
-    rows = [row("up", "1"), row("vllm:num_requests_running", "4", engine="0"), row("vllm:num_requests_running", "5", engine="1")]
+    rows = [
+        row("up", "1"),
+        row("vllm:num_requests_running", "4", engine="0"),
+        row("vllm:num_requests_running", "5", engine="1"),
+    ]
     assert load(rows, VLLM).running == 9
 
 
@@ -107,7 +113,9 @@ rows = st.fixed_dictionaries(
     {
         "metric": st.dictionaries(st.sampled_from(["__name__", "instance", "job", "mode", "x"]), st.text(max_size=12)),
         "values": st.lists(
-            st.tuples(st.floats() | st.integers() | json_values, st.text(max_size=12) | st.just("5") | json_values).map(list),
+            st.tuples(st.floats() | st.integers() | json_values, st.text(max_size=12) | st.just("5") | json_values).map(
+                list
+            ),
             max_size=3,
         ),
     }

@@ -50,7 +50,10 @@ def listening(act: Callable[[str, Ears, Webhook], Awaitable[None]]) -> None:
 
 async def post(url: str, body: bytes = BODY, **more: object) -> tuple[int, str]:
     headers = {"Authorization": f"Bearer {SECRET}"}
-    async with aiohttp.ClientSession() as session, session.post(url, data=io.BytesIO(body), **({"headers": headers} | more)) as answer:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(url, data=io.BytesIO(body), **({"headers": headers} | more)) as answer,
+    ):
         return answer.status, await answer.text()
 
 
@@ -66,7 +69,16 @@ def test_what_is_told_with_the_secret_is_taken() -> None:
 
 @pytest.mark.parametrize(
     "header",
-    ["", "Bearer", "Bearer wrong", f"Bearer {SECRET}x", f"Token {SECRET}", "Basic !!!", "Basic YW5hOndyb25n", "Bearer \udcff"],
+    [
+        "",
+        "Bearer",
+        "Bearer wrong",
+        f"Bearer {SECRET}x",
+        f"Token {SECRET}",
+        "Basic !!!",
+        "Basic YW5hOndyb25n",
+        "Bearer \udcff",
+    ],
 )
 def test_without_the_secret_nothing_is_read(header: str) -> None:
     async def act(url: str, ears: Ears, _: Webhook) -> None:
@@ -99,7 +111,9 @@ def test_what_can_not_be_kept_is_to_be_told_again() -> None:
 def test_half_a_body_disturbs_nobody() -> None:
     async def act(url: str, ears: Ears, webhook: Webhook) -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", webhook.port)
-        head = f"POST /alertmanager HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {SECRET}\r\nContent-Length: 999\r\n\r\n{{"
+        head = (
+            f"POST /alertmanager HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {SECRET}\r\nContent-Length: 999\r\n\r\n{{"
+        )
         writer.write(head.encode())
         await writer.drain()
         assert (await post(url))[0] == 200

@@ -90,7 +90,7 @@ def test_a_server_that_can_not_be_scraped_is_looked_at_and_told_for_what_it_is()
         bot.fleet.die("gpu5")
         counting.looked = []
         await bot.watch(1)
-        assert [names for names in counting.looked if names and len(names) < 8][0] == ["gpu5"]
+        assert next(names for names in counting.looked if names and len(names) < 8) == ["gpu5"]
         assert [post.text for post in bot.posts()] == snapshot(
             [
                 """\

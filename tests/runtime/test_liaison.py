@@ -153,6 +153,24 @@ no process runs there
     beside(scenario)
 
 
+def test_what_an_operation_of_ours_causes_is_told_only_if_it_outlasts_it() -> None:
+    async def scenario(bot: Bot, _: PretendAlertmanager) -> None:
+        bot.say("restart gpu3 no_buffer")
+        await bot.advance(1)
+        bot.press("Restart gpu3")
+        await bot.watch(0.5)
+        before = len(bot.posts())
+        await bot.liaison.notified(told(bot, "gpu3", name="InferenceServerDown", cause="down"))
+        await bot.liaison.notified(told(bot, "gpu3", name="InferenceServerHung", cause="hung"))
+        await bot.watch(2)
+        await bot.liaison.notified(told(bot, "gpu3", name="InferenceServerDown", cause="down", is_firing=False))
+        assert not [one for one in texts(bot)[before:] if "🔴" in one]
+        await bot.watch(8)
+        assert [one.splitlines()[0] for one in texts(bot)[before:] if "🔴" in one] == snapshot([])
+
+    beside(scenario)
+
+
 def test_ack_and_silence_by_words_and_buttons_reach_the_alertmanager_with_who_and_why() -> None:
     async def scenario(bot: Bot, remote: PretendAlertmanager) -> None:
         await bot.liaison.notified(told(bot, "gpu3"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from bot.domain.watching.alerts import Alert, Book, Change, Did, Event, State, heard
-from bot.domain.watching.causes import Cause, Value
+from bot.domain.watching.causes import PLANNED, Cause, Value
 from bot.domain.watching.limits import Limits
 
 OURS = "upbot"
@@ -133,12 +133,15 @@ def _cut(text: str, length: int) -> str:
     return words if len(words) <= length else f"{words[: length - 1]}…"
 
 
-def take(book: Book, told: Heard, at: datetime, limits: Limits) -> tuple[Book, tuple[Change, ...]]:
-    """Go on by one notification."""
+def take(
+    book: Book, told: Heard, at: datetime, limits: Limits, planned: frozenset[str] = frozenset()
+) -> tuple[Book, tuple[Change, ...]]:
+    """Go on by one notification; what an operation causes on the ``planned`` servers is kept back (`confirm`)."""
     mine = next((one for one in reversed(book.alerts) if told.group in one.groups), None)
+    is_live = mine is not None and (mine.is_on or mine.state is State.PENDING)
     if told.is_over:
-        return _over(book, mine, told.group, at) if mine is not None and mine.is_on else (book, ())
-    if mine is not None and mine.is_on:
+        return _over(book, mine, told.group, at) if mine is not None and is_live else (book, ())
+    if mine is not None and is_live:
         return _again(book, mine, told, at)
     if (
         mine is not None
@@ -158,11 +161,29 @@ def take(book: Book, told: Heard, at: datetime, limits: Limits) -> tuple[Book, t
         joined = replace(same, groups=(*same.groups, told.group)[-_MOST_GROUPS:])
         return _with(book, joined), (Change(Did.CONFIRMED, at, joined, told.servers),)
     new = Alert(f"{Cause.FOREIGN.value}-{book.next_number}", Cause.FOREIGN, told.servers, _since(told, at))
-    new = replace(new.to(Event.CONFIRMED), fired_at=at, evidence=told.evidence, groups=(told.group,))
-    new = heard(new, book.silences, at)
-    did = Did.SILENCED if new.state is State.SILENCED else Did.FIRING
+    new = replace(new, evidence=told.evidence, groups=(told.group,))
     grown = replace(book, alerts=(*book.alerts, new), next_number=book.next_number + 1)
-    return grown, (Change(did, at, new, new.servers),)
+    return confirm(grown, planned, at)
+
+
+def confirm(book: Book, planned: frozenset[str], at: datetime) -> tuple[Book, tuple[Change, ...]]:
+    """Let fire what no operation explains, or none any more, unless it is over by now."""
+    changes = []
+    for one in book.alerts:
+        if one.cause is not Cause.FOREIGN or one.state is not State.PENDING or one.evidence.get("is_over"):
+            continue
+        if one.servers and _cause_of(one) in PLANNED and planned.issuperset(one.servers):
+            continue
+        fired = heard(replace(one.to(Event.CONFIRMED), fired_at=at), book.silences, at)
+        book = _with(book, fired)
+        did = Did.SILENCED if fired.state is State.SILENCED else Did.FIRING
+        changes.append(Change(did, at, fired, fired.servers))
+    return book, tuple(changes)
+
+
+def _cause_of(one: Alert) -> Cause | None:
+    """The cause of ours that a foreign alert names."""
+    return next((cause for cause in Cause if cause.value == one.evidence.get("cause")), None)
 
 
 def _since(told: Heard, at: datetime) -> datetime:
@@ -187,7 +208,8 @@ def _again(book: Book, mine: Alert, told: Heard, at: datetime) -> tuple[Book, tu
         return book, ()
     more = tuple(name for name in told.servers if name not in mine.servers)
     grown = replace(mine, servers=(*mine.servers, *more), evidence=told.evidence, proven=0)
-    return _with(book, grown), ((Change(Did.JOINED, at, grown, more),) if more else ())
+    is_told = bool(more) and mine.is_on
+    return _with(book, grown), ((Change(Did.JOINED, at, grown, more),) if is_told else ())
 
 
 def _over(book: Book, mine: Alert, group: str, at: datetime) -> tuple[Book, tuple[Change, ...]]:

@@ -74,10 +74,11 @@ class Watch:
         kept = [one for one in (*findings, *jobs) if not self._is_planned(one, now)]
         self.book, changes = alerts.advance(self.book, kept, self._proof(fleet, looks, now), reading.at, self.limits)
         unwell = frozenset(name for name, look in looks.items() if look.track.misses > 1 or look.track.is_dead)
+        self.book, fired = foreign.confirm(self.book, self.planned(), reading.at)
         self.book, doubts = foreign.doubt(self.book, unwell, reading.at)
         self._suspect(looks, findings, now)
         self._learn(looks, fleet, now)
-        return (*changes, *doubts, *notes)
+        return (*changes, *fired, *doubts, *notes)
 
     # What was seen
 
@@ -218,6 +219,10 @@ class Watch:
         note = alerts.Alert(f"{finding.cause.value}", finding.cause, finding.servers, finding.since)
         note = replace(note, evidence=finding.evidence, fired_at=at)
         return [Change(Did.NOTE, at, note, finding.servers)]
+
+    def planned(self) -> frozenset[str]:
+        """The servers that an operation works on, or did a moment ago."""
+        return frozenset(name for name in self._planned_at if self._was_planned(name, self._timeline.elapsed))
 
     def _was_planned(self, name: str, now: float) -> bool:
         at = self._planned_at.get(name)
