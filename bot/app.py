@@ -176,7 +176,7 @@ class App:
         self.watcher = Watcher(
             fleet, self.farsight, self.executor, self.operations, self.switchboard, clock, kept, kept
         )
-        self.watcher.pace, self.watcher.trouble = lambda: self.farsight.pace, lambda: self.farsight.trouble
+        self.watcher.pace, self.watcher.hindrance = lambda: self.farsight.pace, lambda: self.farsight.hindrance
         self.liaison = Liaison(fleet, self.watcher, clock, kept)
         self.monitors = Monitors(self, keys)
         gatherer = Gatherer(
@@ -259,7 +259,6 @@ class App:
     async def _read_again(self) -> str:
         """Read the fleet file again, and have everybody know who goes by what it says."""
         told = await self.source.reload()
-        self.watcher.reloaded()
         if self._doorway is not None:
             await self.monitors.open()
         self.reporter.plan(self.schedule)

@@ -35,7 +35,7 @@ COMMAND = Command(
     decide=decide,
     role=Role.OPERATOR,
     grammar=Grammar(targets=True, profile=True),
-    needs=Needs(load=True, config=True, log=True, gpu=True),
+    needs=Needs(load=True, config=True, log=True, gpu=True, caches=True),
     needs_job=True,
     changes=True,
     is_everyday=True,

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 from bot.domain.diagnosis import Diagnosis, Phase
@@ -16,6 +17,7 @@ from bot.domain.errors import StepFailed
 from bot.domain.facts import (
     Answer,
     Gpu,
+    GpuFault,
     GpuUse,
     JobFacts,
     JobState,
@@ -28,6 +30,7 @@ from bot.domain.facts import (
     Sight,
 )
 from bot.domain.fleet import Fleet, Job, Server
+from bot.domain.kernel_caches import CacheSeen, KernelCache
 from bot.domain.launching import CUSTOM, flags_for
 from bot.domain.needs import Needs
 from bot.engines.sglang import ENGINE
@@ -43,6 +46,10 @@ PHASES = (
 )
 """Until which second of a start which phase lasts."""
 STARTS_IN = 74
+
+
+_flags = cache(ENGINE.flags_of)
+"""Read once for each command line: a day of looks asks for them a hundred thousand times."""
 
 
 def seconds(number: float) -> timedelta:
@@ -76,6 +83,10 @@ class PretendServer:
     """Numbers that it tells instead of its own, by the names of Load."""
     gpu_says: dict[str, Any] = field(default_factory=dict)
     """What its GPUs show instead, by the names of Gpu."""
+    faults: tuple[GpuFault, ...] | None = None
+    """What the kernel's log says of its GPUs; None where it can't be read."""
+    caches: dict[str, int] | None = None
+    """How many files lie in each cache of kernels that is there; None where nobody can look."""
     signals: list[str] = field(default_factory=list)
     tokens: float = 0.0
     """Decoded since its process began, up to ``tokens_at``."""
@@ -94,6 +105,7 @@ class PretendFleet:
         self.started: list[tuple[str, tuple[str, ...]]] = []
         self.job_state = JobState.STOPPED
         self.job_done = 61_204
+        self.job_rate = 3_900.0
         self.job_starts: list[int | None] = []
         self.job_stops = 0
         self.running = 32
@@ -174,7 +186,9 @@ class PretendFleet:
         if needs.log:
             facts = replace(facts, diagnosis=self._diagnosis(one, now))
         if needs.gpu:
-            facts = replace(facts, gpus=self._gpus(one, now))
+            facts = replace(facts, gpus=self._gpus(one, now), faults=one.faults)
+        if needs.caches and one.caches is not None:
+            facts = replace(facts, caches=self._caches(one.caches, now))
         if needs.tail:
             facts = replace(facts, log_tail=self._tail(one))
         if one.pid is None or one.since is None:
@@ -224,19 +238,19 @@ class PretendFleet:
             self.die(one.server.name, crash, 1)
 
     def _profile(self, one: PretendServer) -> str:
-        flags = ENGINE.flags_of(one.argv)
+        flags = _flags(one.argv)
         for profile in self.fleet.profiles:
             if flags.includes(profile.flags):
                 return profile.name
         return CUSTOM
 
     def _seats(self, one: PretendServer) -> int:
-        flags = ENGINE.flags_of(one.argv)
+        flags = _flags(one.argv)
         slots = 217 if flags.value("mem-fraction-static") == "0.90" else 187
         return min(slots // SEATS.get(self._profile(one), 5), int(flags.value("max-running-requests") or 1000))
 
     def _tokens(self, one: PretendServer) -> int:
-        return 392_000 if ENGINE.flags_of(one.argv).value("mem-fraction-static") == "0.90" else 381_000
+        return 392_000 if _flags(one.argv).value("mem-fraction-static") == "0.90" else 381_000
 
     def _diagnosis(self, one: PretendServer, now: datetime) -> Diagnosis | None:
         if one.crash is not None:
@@ -265,6 +279,13 @@ class PretendFleet:
             gpus.append(replace(gpu, **one.gpu_says))
         return tuple(gpus)
 
+    def _caches(self, files: Mapping[str, int], now: datetime) -> Mapping[KernelCache, CacheSeen]:
+        newest = now - timedelta(days=1)
+        return {
+            cache: CacheSeen(files.get(cache.name, 0), newest if files.get(cache.name) else None, cache.name in files)
+            for cache in ENGINE.kernel_caches
+        }
+
     def _tail(self, one: PretendServer) -> tuple[str, ...]:
         if one.crash is not None and one.crash.decisive_line:
             return ("Load weight begin. avail mem=139.00 GB", one.crash.decisive_line)
@@ -273,7 +294,7 @@ class PretendFleet:
     async def _job(self, job: Job) -> JobFacts:
         rate = None
         if self.job_state is JobState.RUNNING:
-            rate = 3_900.0
+            rate = self.job_rate
         return JobFacts(job.name, self.clock.now(), self.job_state, self.job_done, 193_000, rate)
 
     # Hands

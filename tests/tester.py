@@ -101,6 +101,8 @@ class Post:
     at: float
     edited: int = 0
     only_for: str | None = None
+    was: list[Message] = field(default_factory=list)
+    """What stood there before each edit."""
 
     @property
     def text(self) -> str:
@@ -133,6 +135,7 @@ class PretendChat:
 
     async def edit(self, ref: Ref, message: Message) -> None:
         post = next(one for one in self.posts if one.ref.id == ref.id)
+        post.was.append(post.message)
         post.message = message
         post.edited += 1
 
@@ -184,6 +187,7 @@ class Bot:
         jobs: PretendJobs | None = None,
         metrics: Metrics | None = None,
         alertmanager: Remote | None = None,
+        dice: SeededDice | None = None,
     ) -> None:
         self.fleet_value = fleet
         self.clock = clock or JumpingClock()
@@ -214,7 +218,7 @@ class Bot:
         self.watcher = Watcher(
             get_fleet, self.farsight, self.executor, operations, self.switchboard, self.clock, kept, kept
         )
-        self.watcher.pace, self.watcher.trouble = lambda: self.farsight.pace, lambda: self.farsight.trouble
+        self.watcher.pace, self.watcher.hindrance = lambda: self.farsight.pace, lambda: self.farsight.hindrance
         self.liaison = Liaison(get_fleet, self.watcher, self.clock, kept)
         self.farsight.metrics = self.liaison.metrics = metrics
         self.liaison.remote = alertmanager
@@ -234,9 +238,9 @@ class Bot:
             book=lambda: self.watcher.book,
             samples=self.samples,
         )
-        dice = SeededDice()
+        self.dice = dice or SeededDice()
         self.desk = Desk(
-            gatherer, self.executor, self.switchboard, questions, self.clock, dice, self.tasks, self.scribe
+            gatherer, self.executor, self.switchboard, questions, self.clock, self.dice, self.tasks, self.scribe
         )
         self.dispatcher = Dispatcher(
             gatherer, self.executor, self.desk, self.switchboard, self.clock, self.tasks, self.scribe, self._reload
@@ -339,7 +343,9 @@ class Bot:
             database=self.database,
             world=self.fleet,
             chat=self.chat,
+            clock=self.clock,
             jobs=self.jobs,
+            dice=self.dice,
             metrics=self.farsight.metrics,
             alertmanager=self.liaison.remote,
         )

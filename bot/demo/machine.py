@@ -7,6 +7,8 @@ fault panel share, because they are separate processes and the bot starts some o
     control/<port>.json    what is wrong with the server on that port now
     failures/<port>        the cause that the next start on that port dies of; used once
     gpus/<index>.json      what is wrong with a GPU
+    kernel.log             what the pretended kernel says, as dmesg prints it
+    kernels/               the cache of compiled kernels that all its servers share
 
 A driver gives memory back some time after its process is gone. Nobody can write that down after a SIGKILL, so a
 process that is gone goes on holding its memory until its last heartbeat is old enough.
@@ -17,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -108,6 +111,11 @@ def write_whole(path: Path, text: str) -> None:
     except OSError:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def bus_of(gpu: int) -> str:
+    """The PCI address of a GPU, as the kernel writes it."""
+    return f"0000:{0x1B + 12 * gpu:02x}:00"
 
 
 class Machine:
@@ -233,6 +241,28 @@ class Machine:
         for path in (self.root / "gpus").glob("*.json"):
             if _json(path).get("port") == port:
                 path.unlink(missing_ok=True)
+
+    # What the kernel and the compilers leave
+
+    @property
+    def kernel_log(self) -> Path:
+        """The pretended kernel's log."""
+        return self.root / "kernel.log"
+
+    @property
+    def kernels(self) -> Path:
+        """The folder of compiled kernels."""
+        return self.root / "kernels"
+
+    def kernel_says(self, text: str) -> None:
+        """Add a line to the kernel's log, with the seconds since boot."""
+        self.kernel_log.parent.mkdir(parents=True, exist_ok=True)
+        with self.kernel_log.open("a", encoding="utf-8") as file:
+            file.write(f"[{time.monotonic():12.6f}] {text}\n" if text else "")
+
+    def empty_kernels(self) -> None:
+        """Throw the compiled kernels away: the next start compiles them anew."""
+        shutil.rmtree(self.kernels, ignore_errors=True)
 
     # For those that hold memory
 

@@ -48,7 +48,6 @@ def alert_title(cause: Cause, who: str) -> str:
         Cause.FOREIGN: f"an Alertmanager's alert: {who}",
         Cause.JOB_FINISHED: f"job {who} is done",
         Cause.PROMPT_HEAVY: "long prompts take the tokens",
-        Cause.TARGET_MISSED: "the target was missed",
     }[cause]
 
 

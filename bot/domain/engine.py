@@ -10,6 +10,7 @@ from bot.domain.diagnosis import Diagnosis
 from bot.domain.facts import Answer, Load, Running
 from bot.domain.flags import Flags
 from bot.domain.fleet import Server
+from bot.domain.kernel_caches import KernelCache
 
 
 class LogReader(Protocol):
@@ -67,6 +68,14 @@ class Engine(Protocol):
     def metric_names(self) -> frozenset[str]: ...
     @property
     def warm_up(self) -> WarmUp: ...
+    @property
+    def kernel_caches(self) -> tuple[KernelCache, ...]:
+        """Every cache of compiled kernels that some version of it keeps."""
+        ...
+
+    def caches_used(self, version: str | None, flags: Flags) -> tuple[KernelCache, ...]:
+        """Those that a launch of that version with these flags goes by."""
+        ...
 
     def launch_argv(self, server: Server, flags: Flags) -> tuple[str, ...]:
         """The whole command line that launches this server with these flags (its port among them)."""

@@ -9,6 +9,7 @@ from enum import Enum
 
 from bot.domain.diagnosis import Diagnosis
 from bot.domain.flags import Flags
+from bot.domain.kernel_caches import CacheSeen, KernelCache
 
 
 class Outcome(Enum):
@@ -91,6 +92,23 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuFault:
+    """What the kernel's log says of a GPU: the newest line of its kind, and how many like it there were.
+
+    ``code`` is NVIDIA's Xid, None in a line of AMD's driver. ``pci`` is the address as the line has it; ``gpu`` is
+    None where it is not known which GPU has that address. ``words`` are the driver's own.
+    """
+
+    at: datetime
+    pci: str
+    code: int | None = None
+    words: str = ""
+    gpu: int | None = None
+    pid: int | None = None
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """What an engine says of its work. Usages are fractions of 1; rates are decoded tokens a second.
 
@@ -146,6 +164,8 @@ class ServerFacts:
     ``orphans`` are workers that outlived the process which our launcher started: they may hold GPU memory.
     Where ``sees_processes`` is False, nobody could look at processes: that none was seen says nothing then.
     ``read_at`` is when somebody else (a Prometheus) read the numbers for us; None: they were read in this look.
+    ``faults`` are those of its GPUs, the newest first; None where nobody looked or could read the kernel's log.
+    ``caches`` are those of its engine's kernels; None where nobody looked, or could.
     """
 
     server: str
@@ -169,6 +189,8 @@ class ServerFacts:
     is_adopted: bool = False
     orphans: tuple[Process, ...] = ()
     read_at: datetime | None = None
+    faults: tuple[GpuFault, ...] | None = None
+    caches: Mapping[KernelCache, CacheSeen] | None = None
 
 
 class JobState(Enum):

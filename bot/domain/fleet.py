@@ -46,7 +46,8 @@ class Hop:
 class Host:
     """A machine or container, reached through its hops in order (none: this machine).
 
-    ``gpu_query`` is the command that stands for nvidia-smi there. ``state_dir`` is where launchers keep
+    ``gpu_query`` is the command that stands for nvidia-smi there, ``kernel_log`` one that prints the kernel's log
+    (empty: /dev/kmsg, the journal or dmesg, whichever may be read). ``state_dir`` is where launchers keep
     pid and exit status; a leading ``~`` is the login's home on that host.
     """
 
@@ -54,6 +55,7 @@ class Host:
     hops: tuple[Hop, ...] = ()
     gpu_query: tuple[str, ...] = ("nvidia-smi",)
     state_dir: str = "~/.local/state/upbot"
+    kernel_log: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from bot.domain.command import Reply
+from bot.domain.eta import is_alike
 from bot.domain.facts import JobState, ServerFacts
 from bot.domain.fleet import Job, Server
 from bot.domain.foreign import foreigners
@@ -15,7 +16,7 @@ from bot.domain.operation import Operation
 from bot.domain.phrases import about, count, listing, names, span
 from bot.domain.plan import Before, Stake, Victim
 from bot.domain.readiness import Readiness
-from bot.domain.records import StartRecord
+from bot.domain.records import StartRecord, Warmth
 from bot.domain.world import World
 
 
@@ -72,8 +73,11 @@ def rate(facts: ServerFacts) -> float | None:
     return facts.load.tokens_per_second or None  # a gauge of 0 while requests run has not been set yet
 
 
-def losses(world: World, servers: Sequence[Server]) -> Line:
-    """What would be lost: "8 healthy · 256 requests running · 3.9k tok/s · up 6 h · a start took 3 m 40 s"."""
+def losses(world: World, servers: Sequence[Server], warmth: Warmth = Warmth.UNKNOWN) -> Line:
+    """What would be lost: "8 healthy · 256 requests running · 3.9k tok/s · up 6 h · a start took 3 m 40 s".
+
+    ``warmth`` is how the start would find its kernels: only starts that are alike say how long it takes.
+    """
     verdicts = {server.name: world.verdict(server.name).readiness for server in servers}
     parts: list[str] = []
     for readiness, word in (
@@ -97,7 +101,7 @@ def losses(world: World, servers: Sequence[Server]) -> Line:
         parts.append(f"{about(tokens)} tok/s")
     if ages := [one.process.age for one in facts if one.process is not None]:
         parts.append(f"up {span(max(ages))}")
-    if took := start_time(world.starts, servers):
+    if took := start_time([one for one in world.starts if is_alike(one.caches, warmth)], servers):
         parts.append(took)
     return line(" · ".join(parts))
 

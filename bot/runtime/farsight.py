@@ -45,7 +45,7 @@ class Farsight:
         self._known: dict[str, _Known] = {}
         self._looked_at: datetime | None = None
         self.metrics: Metrics | None = None
-        self.trouble: str | None = None
+        self.hindrance: str | None = None
         """Why some or all servers had to be looked at although Prometheus was to tell of them; None: all is well."""
 
     @property
@@ -59,7 +59,7 @@ class Farsight:
     ) -> AsyncIterator[Sight]:
         source = self._fleet().prometheus
         if source is None or self.metrics is None:
-            self.trouble = None
+            self.hindrance = None
             async for sight in self._eyes.look(servers, jobs=jobs, needs=needs):
                 yield sight
             return
@@ -69,7 +69,7 @@ class Farsight:
             yield await self._without(source, str(error), servers, jobs, needs)
             return
         missing = [one.name for one in servers if one.name not in told]
-        self.trouble = _unknown(missing)
+        self.hindrance = _unknown(missing)
         yield await self._mixed(servers, told, jobs, needs or Needs())
 
     async def _told(self, source: PrometheusSource, servers: Sequence[Server], metrics: Metrics) -> dict[str, Scraped]:
@@ -86,9 +86,9 @@ class Farsight:
     ) -> Sight:
         """While Prometheus is away: look at all, or say of all that they can't be seen."""
         if source.falls_back:
-            self.trouble = f"{why}: all servers are looked at directly"
+            self.hindrance = f"{why}: all servers are looked at directly"
             return await self._own(servers, jobs, needs)
-        self.trouble = None  # the blindness says it
+        self.hindrance = None  # the blindness says it
         sight = await self._own((), jobs, needs)
         now = self._clock.now()
         return replace(sight, servers={one.name: ServerFacts(one.name, now, unreachable=why) for one in servers})

@@ -20,7 +20,8 @@ from bot.domain.errors import FleetError, StepFailed, StoreError
 from bot.domain.facts import JobFacts, JobState, Process, ServerFacts, Sight
 from bot.domain.fleet import Fleet, Job, Server
 from bot.domain.foreign import FOREIGN_MIB
-from bot.domain.launching import command
+from bot.domain.kernel_caches import NOT_SEEN, CacheSeen, CacheState, KernelCache, state_of
+from bot.domain.launching import as_launched, command
 from bot.domain.needs import Needs
 from bot.domain.operation import Operation
 from bot.domain.phrases import about, count, exact, listing, span
@@ -50,6 +51,7 @@ FREE_LIMIT = timedelta(minutes=2)
 KILL_LIMIT = timedelta(seconds=20)
 AWAY_LIMIT = timedelta(minutes=5)
 FOREIGN_GRACE = timedelta(seconds=10)
+RECENT = 200
 DYING = timedelta(seconds=8)
 """What has crashed takes some seconds to be gone: SGLang waits five for its GPUs to settle."""
 SPAWN_GRACE = timedelta(seconds=6)
@@ -73,6 +75,9 @@ class Teller(Protocol):
     def launched(self, server: str) -> None: ...
     def proved(self, proof: Proof) -> None: ...
     def phase_seen(self, server: str, facts: ServerFacts) -> None: ...
+    def found_caches(self, server: str, state: CacheState) -> None:
+        """How a start has found the caches of its kernels."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,11 +224,14 @@ class Steps:
         if not orders:
             raise StepFailed("no server is left to start")
         fleet = self.fleet()
-        sight = await self.look([fleet.server(one.server) for one in orders], Needs(log=True))
+        looked_at = [as_launched(fleet, fleet.server(one.server), one) for one in orders]
+        sight = await self.look(looked_at, Needs(log=True, caches=True))
         idle = [one for one in orders if sight.servers[one.server].process is None and one.server not in op.launched]
+        # Whoever runs already has begun to fill them.
+        caches = {one.server: sight.servers[one.server].caches for one in idle}
         teller.note(f"starting {len(orders)}")
         await asyncio.gather(*(self._launch(fleet.server(one.server), one, teller) for one in idle))
-        await _Following(self, op, orders, teller).run()
+        await _Following(self, op, orders, teller, caches).run()
 
     async def _launch(self, server: Server, new: StartOrder, teller: Teller) -> None:
         try:
@@ -345,9 +353,18 @@ class _Ending:
 class _Following:
     """Follows starts until each is ready or gone; the failed ones do not stop the others."""
 
-    def __init__(self, steps: Steps, op: Operation, orders: list[StartOrder], teller: Teller) -> None:
+    def __init__(
+        self,
+        steps: Steps,
+        op: Operation,
+        orders: list[StartOrder],
+        teller: Teller,
+        caches: Mapping[str, Mapping[KernelCache, CacheSeen] | None],
+    ) -> None:
         self.steps = steps
         self.teller = teller
+        self.caches = caches
+        self.found: dict[str, tuple[str | None, CacheState]] = {}
         self.orders = {one.server: one for one in orders}
         self.begun = steps.clock.now()
         self.started_at = op.started_at
@@ -362,11 +379,15 @@ class _Following:
 
     async def run(self) -> None:
         """Look every two seconds; StepFailed when not one got ready."""
+        for name in self.caches:
+            self._weigh_caches(name, None)
         while self.waiting:
             await self.steps.clock.sleep(FOLLOW)
             fleet = self.steps.fleet()
             everyone = [fleet.server(name) for name in self.orders]
-            sight = await self.steps.look(everyone, Needs(log=True, load=True, tail=20))
+            # Who seems to be gone is looked at once more: with what the kernel says of its GPUs.
+            needs = Needs(log=True, load=True, tail=20, gpu=bool(self.missing))
+            sight = await self.steps.look(everyone, needs)
             self.teller.saw(sight.servers)
             for name in list(self.waiting):
                 if self._is_over(fleet.server(name), sight.servers[name]):
@@ -434,6 +455,24 @@ class _Following:
                 self.phases[name][last[0]] = spent + (now - last[1])
             self.last[name] = (phase, now)
         self.teller.phase_seen(name, facts)
+        if facts.diagnosis is not None and facts.diagnosis.version is not None:
+            self._weigh_caches(name, facts.diagnosis.version)
+
+    def _weigh_caches(self, name: str, version: str | None) -> None:
+        """Say what the caches were worth to this start, by what is known of its version now."""
+        known = self.found.get(name)
+        if name not in self.caches or (known is not None and known[0] == version):
+            return
+        server = self.steps.fleet().server(name)
+        used = self.steps.engines[server.engine].caches_used(version, self.orders[name].flags)
+        try:
+            starts = self.steps.starts.recent(RECENT)
+        except StoreError as error:  # then only what lies there counts
+            _log.warning("starts_not_read", error=str(error))
+            starts = ()
+        state = state_of(self.caches[name], used, starts, name, version)
+        self.found[name] = (version, state)
+        self.teller.found_caches(name, state)
 
     def _record(self, name: str, facts: ServerFacts, now: datetime, *, is_ready: bool) -> None:
         diagnosis = facts.diagnosis
@@ -448,6 +487,7 @@ class _Following:
             facts.load.max_total_tokens,
             None if is_ready or diagnosis is None else diagnosis.cause,
             diagnosis.version if diagnosis is not None else None,
+            caches=self.found.get(name, (None, NOT_SEEN))[1].warmth,
         )
         try:
             self.steps.starts.add(record)

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 import structlog
 
+from bot.domain import gpu_faults
 from bot.domain.errors import StoreError, UpbotError, UserError
-from bot.domain.facts import JobFacts, JobState, ServerFacts, Sight
+from bot.domain.facts import GpuFault, JobFacts, JobState, ServerFacts, Sight
 from bot.domain.fleet import Fleet, Server
 from bot.domain.message import Message
 from bot.domain.needs import Needs
@@ -60,7 +61,7 @@ class Books(Protocol):
 
 
 @dataclass(slots=True)
-class _Trouble:
+class _Hindrance:
     """Since when the eyes have seen less well, and whether that was told."""
 
     since: datetime
@@ -97,13 +98,16 @@ class Watcher:
         self._clock = clock
         self._keep = keep
         self._books = books
-        self._watch = Watch(Limits(target=fleet().target))
+        self._watch = Watch(Limits())
         self._told: dict[str, _Told] = {}
         self._round = 0
         self._kept_at: datetime | None = None
         self._blind_since: datetime | None = None
         self._is_blind_told = False
         self._limits: dict[str, tuple[tuple[str, ...], float | None]] = {}
+        self._faults: dict[str, GpuFault] = {}
+        self._troubled: frozenset[str] = frozenset()
+        self._asks_kernel = False
         self.seen_at: datetime | None = None
         """When the last round ended that saw anything: the heartbeat that an outside monitor checks."""
         self.samples: Samples | None = None
@@ -111,12 +115,12 @@ class Watcher:
         self.heart: Heart | None = None
         self.pace: Callable[[], timedelta] = timedelta
         """How far apart readings are at least, where somebody else reads the servers for us."""
-        self.trouble: Callable[[], str | None] = lambda: None
+        self.hindrance: Callable[[], str | None] = lambda: None
         """Why the eyes see less well than they were to."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when alerts or silences have changed."""
         self._looked_at: datetime | None = None
-        self._troubled: _Trouble | None = None
+        self._hindered: _Hindrance | None = None
 
     @property
     def book(self) -> Book:
@@ -153,14 +157,16 @@ class Watcher:
         if self._looked_at is not None and timedelta() <= now - self._looked_at < self.pace() - ROUND / 2:
             return
         self._looked_at = now
-        needs = Needs(load=True, log=True, gpu=self._round % GPU_ROUNDS == 0)
+        # Who fell into trouble just now may have lost its GPU: that is asked at once, not half a minute later.
+        needs = Needs(load=True, log=True, gpu=self._round % GPU_ROUNDS == 0 or self._asks_kernel)
         self._round += 1
         sight = Sight(now)
         async for sight in self._eyes.look(fleet.servers, jobs=fleet.jobs, needs=needs):  # noqa: B007 - the last one
             pass
+        self._mind_trouble(sight)
         reading = self._reading(sight, fleet)
         await self._mind_blindness(reading, sight)
-        await self._mind_trouble(self.trouble())
+        await self._mind_hindrance(self.hindrance())
         if not reading.servers and fleet.servers:
             return
         self.seen_at = self._clock.now()
@@ -168,6 +174,26 @@ class Watcher:
         self._keep_reading(reading)
         await self._tell(changes)
         self._remember()
+
+    def _mind_trouble(self, sight: Sight) -> None:
+        """Keep what the kernel said of each server's GPUs, and note whether it must be asked once more."""
+        now = self._clock.now()
+        for name, facts in sight.servers.items():
+            if facts.faults is not None:
+                fault = gpu_faults.reason(facts.faults, now, now)
+                if fault is not None:
+                    self._faults[name] = fault
+        bad = (Readiness.DOWN, Readiness.CRASHED, Readiness.HUNG)
+        troubled = frozenset(name for name, facts in sight.servers.items() if judge(facts, now).readiness in bad)
+        self._asks_kernel = bool(troubled - self._troubled)
+        self._troubled = troubled
+
+    def _recent_fault(self, name: str, now: datetime) -> tuple[GpuFault | None, float | None]:
+        """The gravest that the kernel said of a server's GPUs in the last hour, and how many seconds ago."""
+        fault = self._faults.get(name)
+        if fault is None or now - fault.at > gpu_faults.TELLING:
+            return None, None
+        return fault, max(0.0, (now - fault.at).total_seconds())
 
     def _reading(self, sight: Sight, fleet: Fleet) -> Reading:
         now = self._clock.now()
@@ -199,6 +225,7 @@ class Watcher:
         reasons, heat_c = self._limits.get(server.name, ((), None))
         load, process = facts.load, facts.process
         is_dead = facts.sees_processes and process is None
+        fault, fault_age = self._recent_fault(server.name, now)
         if not is_dead and load.running is None and readiness is not Readiness.STARTING:
             return None
         return Sample(
@@ -218,6 +245,9 @@ class Watcher:
             is_starting=readiness is Readiness.STARTING,
             is_dead=is_dead,
             age=_age(facts, now),
+            fault_code=fault.code if fault is not None else None,
+            fault_gpu=fault.gpu if fault is not None else None,
+            fault_age=fault_age,
         )
 
     async def _mind_blindness(self, reading: Reading, sight: Sight) -> None:
@@ -233,17 +263,17 @@ class Watcher:
             self._is_blind_told = True
             await self.say(text.blind(now - self._blind_since, why))
 
-    async def _mind_trouble(self, why: str | None) -> None:
-        now, before = self._clock.now(), self._troubled
+    async def _mind_hindrance(self, why: str | None) -> None:
+        now, before = self._clock.now(), self._hindered
         if why is None:
-            self._troubled = None
+            self._hindered = None
             if before is not None and before.is_told:
-                await self.say(text.trouble_over(now - before.since))
+                await self.say(text.hindrance_over(now - before.since))
             return
-        self._troubled = before or _Trouble(now)
-        if not self._troubled.is_told and now - self._troubled.since >= BLIND_AFTER:
-            self._troubled.is_told = True
-            await self.say(text.trouble(now - self._troubled.since, why))
+        self._hindered = before or _Hindrance(now)
+        if not self._hindered.is_told and now - self._hindered.since >= BLIND_AFTER:
+            self._hindered.is_told = True
+            await self.say(text.hindrance(now - self._hindered.since, why))
 
     # What is told
 
@@ -408,10 +438,6 @@ class Watcher:
             self._keep.put("learned", json.dumps(self._watch.dump()))
         except StoreError as error:
             _log.warning("learned_not_kept", error=str(error))
-
-    def reloaded(self) -> None:
-        """The fleet file was read again."""
-        self._watch.limits = replace(self._watch.limits, target=self._fleet().target)
 
 
 def _age(facts: ServerFacts, now: datetime) -> float | None:

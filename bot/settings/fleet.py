@@ -56,7 +56,8 @@ def build(document: Document, known: Known) -> Fleet:
 def _host(document: Document, name: str, file: FleetFile, known: Known) -> Host:
     section = file.hosts[name]
     reach = hops(document, ("hosts", name, "reach"), section.reach, known.transports)
-    return Host(naming.checked(document, ("hosts", name), name), reach, section.gpu_query, section.state_dir)
+    checked = naming.checked(document, ("hosts", name), name)
+    return Host(checked, reach, section.gpu_query, section.state_dir, section.kernel_log or ())
 
 
 def _profile(document: Document, name: str, one: ProfileSection) -> Profile:

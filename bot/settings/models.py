@@ -73,6 +73,11 @@ class HostSection(Section):
         [], description="The hops to it, in order, each a transport: `[ssh: root@h1, pct: 200]`. None: this machine."
     )
     gpu_query: Command = Field(("nvidia-smi",), description="The command that stands for nvidia-smi there.")
+    kernel_log: Command | None = Field(
+        None,
+        description="A command that prints the kernel's log there, for GPU errors; without it /dev/kmsg, the journal"
+        " or dmesg is read, whichever may be.",
+    )
     state_dir: str = Field(
         "~/.local/state/upbot",
         min_length=1,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from bot.domain.alerting import title_of, who_of
+from bot.domain.gpu_faults import apart, named, remedy
 from bot.domain.message import Block, Button, Buttons, Line, Lines, Message, Says, Small, bold, line, says
 from bot.domain.operation import Operation
 from bot.domain.phrases import about, count, exact, percent, span
@@ -116,12 +117,12 @@ def sees_again(after: timedelta) -> Message:
     return says("🟢 ", bold("I see again"), f", after {span(after)}")
 
 
-def trouble(since: timedelta, why: str) -> Message:
+def hindrance(since: timedelta, why: str) -> Message:
     """Said when the watcher has to look in another way than it was told to."""
     return says("🟡 ", bold(why), f", for {span(since)}")
 
 
-def trouble_over(after: timedelta) -> Message:
+def hindrance_over(after: timedelta) -> Message:
     """Said when that is over."""
     return says("🟢 ", bold("Prometheus tells all again"), f", after {span(after)}")
 
@@ -181,13 +182,24 @@ def _clocks(evidence: Mapping[str, Value]) -> list[Line]:
 
 def _down(evidence: Mapping[str, Value]) -> list[Line]:
     if evidence.get("is_seen_dead"):
-        return [line("no process runs there")]
-    return [line(f"{_said(evidence, 'lost_reads')} looks in a row without an answer")]
+        return [line("no process runs there"), *_fault(evidence)]
+    return [line(f"{_said(evidence, 'lost_reads')} looks in a row without an answer"), *_fault(evidence)]
+
+
+def _fault(evidence: Mapping[str, Value]) -> list[Line]:
+    """What the kernel's log names as the reason."""
+    before, gpu, code = (_number(evidence, key) for key in ("xid_before_seconds", "xid_gpu", "xid"))
+    if before is None:
+        return []
+    number, which = (int(one) if one is not None else None for one in (code, gpu))
+    told = named(number, f"GPU {which}" if which is not None else "one of its GPUs", "its driver reset it")
+    return [line(bold(told), f", {apart(timedelta(seconds=before))}; {remedy(number, which)}")]
 
 
 def _hung(evidence: Mapping[str, Value]) -> list[Line]:
     running = _said(evidence, "running")
-    return [line(f"{running} requests run and no token came for {_said(evidence, 'for_seconds', _seconds)}")]
+    told = f"{running} requests run and no token came for {_said(evidence, 'for_seconds', _seconds)}"
+    return [line(told), *_fault(evidence)]
 
 
 def _starved(evidence: Mapping[str, Value]) -> list[Line]:
@@ -237,6 +249,7 @@ _WORDS: Mapping[Cause, Callable[[Mapping[str, Value]], list[Line]]] = {
     Cause.HUNG: _hung,
     Cause.CRASH_LOOP: lambda e: [
         line(f"{_said(e, 'restarts')} times within {_said(e, 'within_seconds', _seconds)}"),
+        *_fault(e),
     ],
     Cause.STARVED: _starved,
     Cause.SLOW_FLEET: _pace,
@@ -252,8 +265,5 @@ _WORDS: Mapping[Cause, Callable[[Mapping[str, Value]], list[Line]]] = {
     Cause.PROMPT_HEAVY: lambda e: [
         line(f"prompts are {_said(e, 'times_the_usual_prompts')} times the usual; {_said(e, 'share', percent)} of the"),
         line("usual tokens come. Nothing is wrong with the servers."),
-    ],
-    Cause.TARGET_MISSED: lambda e: [
-        line(f"{_said(e, 'rate')} of {_said(e, 'target')} tok/s on average ({_said(e, 'share', percent)})"),
     ],
 }

@@ -49,7 +49,7 @@ from bot.domain.plan import (
     StopJob,
     Victim,
 )
-from bot.domain.records import StartRecord
+from bot.domain.records import StartRecord, Warmth
 from bot.stores.sql import Database, SqlOperations, SqlQuestions, SqlSeen, SqlStarts
 from tests.jumping import START
 
@@ -126,6 +126,7 @@ def test_starts_come_back_in_their_order() -> None:
         StartRecord(f"s{n}", "p", START, timedelta(seconds=n), n % 2 == 0, {"loading_weights": timedelta(seconds=1.5)})
         for n in range(10)
     ]
+    records += [replace(records[0], caches=one) for one in Warmth]
     for record in records:
         store.add(record)
     assert store.recent(3) == tuple(records[-3:])

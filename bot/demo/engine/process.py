@@ -61,13 +61,15 @@ class ServerProcess:
         setup, failure = self._setup, self._failure()
         factor = 0.0 if setup.is_instant else personal_factor(setup.args.port) / setup.speed
         shown: Counter[Part] = Counter()
-        for stage in stages(setup.args, setup.version, setup.sizes, setup.shown()):
+        is_cold = setup.is_cold and not setup.is_instant
+        for stage in stages(setup.args, setup.version, setup.sizes, setup.shown(), is_cold=is_cold):
             await self._pass(stage.after * factor)
             if failure is not None and stage.part == failure.part and shown[stage.part] >= failure.after:
                 self._die_of(failure)
             shown[stage.part] += 1
             self._show(stage)
             self._claim(stage)
+        setup.keep_kernels()
         await self._pass(SERVER / 2 * factor)
 
     async def _pass(self, seconds: float) -> None:

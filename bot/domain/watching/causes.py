@@ -15,7 +15,7 @@ FLEET = ""
 
 
 class Cause(Enum):
-    """Why an alert fires; the last three are notes, which ask nobody to act. Foreign: an Alertmanager says so."""
+    """Why an alert fires; the last two are notes, which ask nobody to act. Foreign: an Alertmanager says so."""
 
     DOWN = "down"
     HUNG = "hung"
@@ -30,12 +30,11 @@ class Cause(Enum):
     FOREIGN = "alertmanager"
     JOB_FINISHED = "job_finished"
     PROMPT_HEAVY = "prompt_heavy"
-    TARGET_MISSED = "target_missed"
 
     @property
     def is_note(self) -> bool:
         """Whether it is only told."""
-        return self in (Cause.JOB_FINISHED, Cause.PROMPT_HEAVY, Cause.TARGET_MISSED)
+        return self in (Cause.JOB_FINISHED, Cause.PROMPT_HEAVY)
 
 
 HIDES: Mapping[Cause, frozenset[Cause]] = {

@@ -16,6 +16,8 @@ class Sample:
     GPUs, idle and power cap left out. ``process`` is pid and start time. ``is_dead`` means that it was seen to have
     no process, ``is_starting`` that it is on its way up; a server that nobody could read has no sample at all.
     ``age`` is how many seconds before the reading the numbers were read, where somebody else read them; None: just now.
+    ``fault_age`` is how many seconds ago the kernel's log named the gravest fault of its GPUs lately: ``fault_code`` is
+    NVIDIA's Xid (None: another driver's), ``fault_gpu`` which GPU.
     """
 
     tokens_total: float | None = None
@@ -37,6 +39,9 @@ class Sample:
     is_starting: bool = False
     is_dead: bool = False
     age: float | None = None
+    fault_code: int | None = None
+    fault_gpu: int | None = None
+    fault_age: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,14 @@ class Memory(NamedTuple):
     limit: float
 
 
+class Fault(NamedTuple):
+    """What the kernel's log named last of its GPUs, and when."""
+
+    at: float
+    code: int | None
+    gpu: int | None
+
+
 class Track:
     """One server's past. ``misses`` counts readings in a row without it, ``reads`` those in a row with it."""
 
@@ -78,6 +86,7 @@ class Track:
         "_last_at",
         "birth",
         "errors",
+        "fault",
         "first_miss",
         "is_dead",
         "is_starting",
@@ -120,6 +129,7 @@ class Track:
         self.still_expected = 0.0
         self.still_seconds = 0.0
         self.limited_since: float | None = None
+        self.fault: Fault | None = None
         self.is_dead = False
         self.is_starting = False
         self.was_lost = False
@@ -131,6 +141,8 @@ class Track:
         """
         if broken is Break.GAP:
             self._forget(now)
+        if sample is not None and sample.fault_age is not None:
+            self.fault = Fault(now - sample.fault_age, sample.fault_code, sample.fault_gpu)
         if sample is None or sample.is_dead:
             self._miss(sample, now)
             return None
