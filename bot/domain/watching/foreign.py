@@ -159,6 +159,8 @@ def take(
     same = next((one for one in book.alerts if _is_same(one, told)), None)
     if same is not None:
         joined = replace(same, groups=(*same.groups, told.group)[-_MOST_GROUPS:])
+        if joined.state is State.PENDING:  # two that see the same need not wait for a third look
+            return _fire(book, joined, at)
         return _with(book, joined), (Change(Did.CONFIRMED, at, joined, told.servers),)
     new = Alert(f"{Cause.FOREIGN.value}-{book.next_number}", Cause.FOREIGN, told.servers, _since(told, at))
     new = replace(new, evidence=told.evidence, groups=(told.group,))
@@ -168,17 +170,21 @@ def take(
 
 def confirm(book: Book, planned: frozenset[str], at: datetime) -> tuple[Book, tuple[Change, ...]]:
     """Let fire what no operation explains, or none any more, unless it is over by now."""
-    changes = []
+    changes: list[Change] = []
     for one in book.alerts:
         if one.cause is not Cause.FOREIGN or one.state is not State.PENDING or one.evidence.get("is_over"):
             continue
         if one.servers and _cause_of(one) in PLANNED and planned.issuperset(one.servers):
             continue
-        fired = heard(replace(one.to(Event.CONFIRMED), fired_at=at), book.silences, at)
-        book = _with(book, fired)
-        did = Did.SILENCED if fired.state is State.SILENCED else Did.FIRING
-        changes.append(Change(did, at, fired, fired.servers))
+        book, told = _fire(book, one, at)
+        changes += told
     return book, tuple(changes)
+
+
+def _fire(book: Book, one: Alert, at: datetime) -> tuple[Book, tuple[Change, ...]]:
+    fired = heard(replace(one.to(Event.CONFIRMED), fired_at=at), book.silences, at)
+    did = Did.SILENCED if fired.state is State.SILENCED else Did.FIRING
+    return _with(book, fired), (Change(did, at, fired, fired.servers),)
 
 
 def _cause_of(one: Alert) -> Cause | None:
@@ -196,8 +202,8 @@ def _is_recent(one: Alert, at: datetime, limits: Limits) -> bool:
 
 
 def _is_same(one: Alert, told: Heard) -> bool:
-    """Whether our own rules have told of the same cause on the same servers."""
-    if not one.is_on or told.cause is None or one.cause is not told.cause:
+    """Whether our own rules have found the same cause on the same servers, told or not yet."""
+    if not (one.is_on or one.state is State.PENDING) or told.cause is None or one.cause is not told.cause:
         return False
     return one.cause is Cause.SLOW_FLEET or (bool(told.servers) and set(told.servers) <= set(one.servers))
 
