@@ -26,6 +26,7 @@ from bot.domain.watching.exchange import Outgoing
 from bot.domain.watching.foreign import Notification
 from bot.domain.watching.limits import Limits
 from bot.ports import AlertExchange, Clock, Metrics, Silencer
+from bot.runtime.complaint import Complaint
 from bot.text import alerts as text
 
 _log = structlog.get_logger(__name__)
@@ -34,7 +35,6 @@ ROUND = timedelta(seconds=15)
 SEND_AGAIN = timedelta(minutes=1)
 GONE_AFTER = timedelta(minutes=3)
 """What it loses by a restart of its own is there again within a minute; what is away for longer is over."""
-TELL_AFTER = timedelta(minutes=1)
 _NAME = "alertmanager"
 
 
@@ -97,8 +97,7 @@ class Liaison:
         self._gone_since: dict[str, datetime] = {}
         self._began_at: datetime | None = None
         self._is_missed = False
-        self._away_since: datetime | None = None
-        self._is_away_told = False
+        self._absence = Complaint(keeper.say, clock, text.out_of_step, text.in_step)
         self.remote: Remote | None = None
         self.metrics: Metrics | None = None
 
@@ -175,11 +174,13 @@ class Liaison:
                 await self._send(self.remote, peer, now)
                 await self._miss_groups(self.remote, peer, now)
             except FleetError as error:
-                await self._mind_away(str(error), now)
+                if self._absence.since is None:
+                    _log.warning("alertmanager_away", why=str(error))
+                await self._absence.mind(str(error))
             except StoreError as error:
                 _log.warning("alertmanager_not_kept", error=str(error))
             else:
-                await self._mind_away(None, now)
+                await self._absence.mind(None)
             await self._check_others()
 
     async def _set_silences(self, remote: Remote, peer: AlertmanagerPeer, now: datetime) -> None:
@@ -227,19 +228,6 @@ class Liaison:
             if now - since >= GONE_AFTER:
                 del self._gone_since[group]
                 await self._change(*foreign.end(self._keeper.book, group, now))
-
-    async def _mind_away(self, why: str | None, now: datetime) -> None:
-        if why is None:
-            if self._is_away_told and self._away_since is not None:
-                await self._keeper.say(text.in_step(now - self._away_since))
-            self._away_since, self._is_away_told = None, False
-            return
-        if self._away_since is None:
-            _log.warning("alertmanager_away", why=why)
-            self._away_since = now
-        if not self._is_away_told and now - self._away_since >= TELL_AFTER:
-            self._is_away_told = True
-            await self._keeper.say(text.out_of_step(now - self._away_since, why))
 
     def _save(self) -> None:
         try:

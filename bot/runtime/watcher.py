@@ -31,6 +31,7 @@ from bot.domain.watching.limits import Limits
 from bot.domain.watching.samples import JobSample, Reading, Sample
 from bot.domain.watching.watch import Watch
 from bot.ports import Chat, Clock, Eyes, Operations, Place, Ref, Samples
+from bot.runtime.complaint import Complaint
 from bot.runtime.executor import Executor
 from bot.runtime.gallery import Gallery
 from bot.runtime.heartbeat import Heart
@@ -41,7 +42,6 @@ _log = structlog.get_logger(__name__)
 ROUND = timedelta(seconds=5)
 GPU_ROUNDS = 6
 KEEP_LEARNED = timedelta(minutes=5)
-BLIND_AFTER = timedelta(minutes=1)
 REDRAW = timedelta(seconds=60)
 OLDEST = 60.0
 
@@ -58,14 +58,6 @@ class Books(Protocol):
 
     def book_text(self, book: Book) -> str: ...
     def book_of(self, text: str) -> Book: ...
-
-
-@dataclass(slots=True)
-class _Hindrance:
-    """Since when the eyes have seen less well, and whether that was told."""
-
-    since: datetime
-    is_told: bool = False
 
 
 @dataclass(slots=True)
@@ -102,8 +94,8 @@ class Watcher:
         self._told: dict[str, _Told] = {}
         self._round = 0
         self._kept_at: datetime | None = None
-        self._blind_since: datetime | None = None
-        self._is_blind_told = False
+        self._blindness = Complaint(self.say, clock, text.blind, text.sees_again)
+        self._hindered = Complaint(self.say, clock, text.hindrance, text.hindrance_over)
         self._limits: dict[str, tuple[tuple[str, ...], float | None]] = {}
         self._faults: dict[str, GpuFault] = {}
         self._troubled: frozenset[str] = frozenset()
@@ -120,7 +112,6 @@ class Watcher:
         self.on_change: Callable[[], None] = lambda: None
         """Called when alerts or silences have changed."""
         self._looked_at: datetime | None = None
-        self._hindered: _Hindrance | None = None
 
     @property
     def book(self) -> Book:
@@ -166,7 +157,7 @@ class Watcher:
         self._mind_trouble(sight)
         reading = self._reading(sight, fleet)
         await self._mind_blindness(reading, sight)
-        await self._mind_hindrance(self.hindrance())
+        await self._hindered.mind(self.hindrance())
         if not reading.servers and fleet.servers:
             return
         self.seen_at = self._clock.now()
@@ -251,29 +242,9 @@ class Watcher:
         )
 
     async def _mind_blindness(self, reading: Reading, sight: Sight) -> None:
-        now = self._clock.now()
-        if reading.servers or not reading.expected:
-            if self._is_blind_told and self._blind_since is not None:
-                await self.say(text.sees_again(now - self._blind_since))
-            self._blind_since, self._is_blind_told = None, False
-            return
-        self._blind_since = self._blind_since or now
-        if not self._is_blind_told and now - self._blind_since >= BLIND_AFTER:
-            why = next((one.unreachable for one in sight.servers.values() if one.unreachable), "nothing answers")
-            self._is_blind_told = True
-            await self.say(text.blind(now - self._blind_since, why))
-
-    async def _mind_hindrance(self, why: str | None) -> None:
-        now, before = self._clock.now(), self._hindered
-        if why is None:
-            self._hindered = None
-            if before is not None and before.is_told:
-                await self.say(text.hindrance_over(now - before.since))
-            return
-        self._hindered = before or _Hindrance(now)
-        if not self._hindered.is_told and now - self._hindered.since >= BLIND_AFTER:
-            self._hindered.is_told = True
-            await self.say(text.hindrance(now - self._hindered.since, why))
+        is_blind = not reading.servers and bool(reading.expected)
+        why = next((one.unreachable for one in sight.servers.values() if one.unreachable), "nothing answers")
+        await self._blindness.mind(why if is_blind else None)
 
     # What is told
 
