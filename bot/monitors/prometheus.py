@@ -155,23 +155,38 @@ def _is_number(word: str) -> bool:
 def pages(found: Sequence[Series], label: str, interval: timedelta) -> dict[str, Scraped]:
     """What was scraped of each server by the value of its label.
 
-    Where several targets bear it (two jobs scrape the same server), the one that is up and was scraped last counts,
-    alone: their sum would count everything twice.
+    Where several targets bear it (two jobs, or two replicas of Prometheus, scrape the same server), the one that is up
+    and was scraped last counts, alone: their sum would count everything twice.
     """
-    targets: dict[str, dict[tuple[str, ...], list[Series]]] = {}
+    by_value: dict[str, list[Series]] = {}
     for one in found:
-        value = one.labels.get(label)
-        if value is not None:
-            target = tuple(one.labels.get(key, "") for key in _TARGET)
-            targets.setdefault(value, {}).setdefault(target, []).append(one)
+        if (value := one.labels.get(label)) is not None:
+            by_value.setdefault(value, []).append(one)
     ups = [one.at for one in found if one.labels.get("__name__") == "up"]
     newest = max(ups or [one.at for one in found], default=0.0)
     scraped = {}
-    for value, several in targets.items():
-        best = max((_scraped(rows, interval) for rows in several.values()), key=lambda one: (one.is_up, one.at))
+    for value, several in by_value.items():
+        best = max((_scraped(rows, interval) for rows in _targets(several)), key=lambda one: (one.is_up, one.at))
         if best.at.timestamp() >= newest - (SCRAPES - 1) * interval.total_seconds():
             scraped[value] = best
     return scraped
+
+
+def _targets(rows: Sequence[Series]) -> list[list[Series]]:
+    """The series of each target: those that have all the labels of its `up`, else those of one job and instance."""
+    ups = [row for row in rows if row.labels.get("__name__") == "up"]
+    if len(ups) == 1:
+        return [list(rows)]
+    if not ups:
+        targets: dict[tuple[str, ...], list[Series]] = {}
+        for row in rows:
+            targets.setdefault(tuple(row.labels.get(key, "") for key in _TARGET), []).append(row)
+        return list(targets.values())
+    return [[up, *(row for row in rows if row not in ups and _is_of(row, up))] for up in ups]
+
+
+def _is_of(row: Series, up: Series) -> bool:
+    return all(row.labels.get(key) == value for key, value in up.labels.items() if key != "__name__")
 
 
 def _scraped(rows: Sequence[Series], interval: timedelta) -> Scraped:

@@ -142,7 +142,10 @@ class Liaison:
             up = None
         else:
             up = {name: one.is_up for name, one in seen.items()}
-        await self._change(*foreign.seen_up(self._keeper.book, up, self._clock.now()))
+        try:
+            await self._change(*foreign.seen_up(self._keeper.book, up, self._clock.now()))
+        except StoreError as error:
+            _log.warning("alertmanager_not_kept", error=str(error))
 
     async def _mind_watchdog(self, peer: AlertmanagerPeer, told: Notification, now: datetime) -> None:
         if any(one.is_firing and one.name == peer.watchdog for one in told.alerts):

@@ -78,6 +78,15 @@ def test_a_server_that_two_jobs_scrape_counts_once_by_the_one_that_is_up() -> No
     assert load(rows).running == 32
 
 
+def test_a_server_that_two_replicas_of_prometheus_scrape_counts_once() -> None:
+    rows = [
+        row(name, value, replica=replica)
+        for replica in "ab"
+        for name, value in (("up", "1"), ("sglang:num_running_reqs", "32"), ("sglang:num_queue_reqs", "3"))
+    ]
+    assert (load(rows).running, load(rows).queued) == (32, 3)
+
+
 def test_what_is_older_than_the_last_scrape_is_not_its_number() -> None:
     rows = [row("up", "1"), row("sglang:num_running_reqs", "32", at=NOW - 15), row("sglang:num_queue_reqs", "3")]
     assert (load(rows).running, load(rows).queued) == (None, 3)
