@@ -31,7 +31,7 @@ def decide(words: Words, world: World, now: datetime) -> Decision:
 
 COMMAND = Command(
     name="silence",
-    summary="no alerts about these servers, or of this one, for a while",
+    summary="no alerts about these servers for a while",
     usage="silence <servers|alert> [span] [because …]",
     examples=("silence gpu3 2h because the fan is being replaced",),
     decide=decide,

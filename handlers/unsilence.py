@@ -21,7 +21,7 @@ def decide(words: Words, world: World, now: datetime) -> UnsilenceAlerts:
 
 COMMAND = Command(
     name="unsilence",
-    summary="end the silences about these servers, of this alert, or all",
+    summary="end the silences about these servers, or all",
     usage="unsilence [servers|alert]",
     examples=("unsilence gpu3", "unsilence"),
     decide=decide,
