@@ -24,7 +24,8 @@ that was last named in the thread, or within ten minutes in the channel. A comma
 guesses, and with a question mark at its end it only shows its plan.
 
 `no`, `stop`, `wait`, `don't`, `cancel` and `abort` end what is open, as far as that is still possible. `yes 7F3A` does
-what the button of the question with that code does. "It's up", "ready" or "works" has the bot look again.
+what the button of the question with that code does, in the channel where it stands. "It's up", "ready" or "works"
+has the bot look again.
 
 | say | it does | also | who may |
 |---|---|---|---|

@@ -30,6 +30,8 @@ def _missing(marker: str) -> str | None:
         return "needs tmux"
     if marker == "prometheus" and not all(shutil.which(one) for one in PROMETHEUS):
         return "needs Prometheus and Alertmanager (Debian: apt-get install prometheus prometheus-alertmanager)"
+    if marker == "strace" and shutil.which("strace") is None:
+        return "needs strace"
     if marker == "root" and (os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("nsenter") is None):
         return "needs root and namespaces (unshare, nsenter)"
     return None
@@ -47,7 +49,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("slow") and not config.getoption("--slow"):
             item.add_marker(pytest.mark.skip(reason="takes minutes; `make test ARGS=--slow` runs it, and so does CI"))
-        for marker in ("browser", "sshd", "tmux", "root", "prometheus"):
+        for marker in ("browser", "sshd", "tmux", "root", "strace", "prometheus"):
             if item.get_closest_marker(marker) and (why := _missing(marker)) is not None:
                 item.add_marker(pytest.mark.skip(reason=why))
 

@@ -7,6 +7,7 @@ fault panel share, because they are separate processes and the bot starts some o
     control/<port>.json    what is wrong with the server on that port now
     failures/<port>        the cause that the next start on that port dies of; used once
     gpus/<index>.json      what is wrong with a GPU
+    journal.jsonl          every start, every signal that a process took, and every end, one line each
     kernel.log             what the pretended kernel says, as dmesg prints it
     kernels/               the cache of compiled kernels that all its servers share
 
@@ -66,6 +67,20 @@ class GpuTrouble:
 
     is_hot: bool = False
     port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something that happened to a process: "started", the name of a signal that it took, or "ended".
+
+    Who was ended by SIGKILL could not say so: such a process started, never ended, and lives no more.
+    """
+
+    pid: int
+    started: int
+    role: str
+    port: int
+    what: str
 
 
 def process_started(pid: int) -> int | None:
@@ -181,6 +196,24 @@ class Machine:
             entry = _entry(_json(path))
             if entry is not None:
                 yield entry, beaten
+
+    def note(self, entry: Entry, what: str) -> None:
+        """Write down what happens to a process, for good; one write, so that lines of several never mix."""
+        happening = Happening(entry.pid, entry.started, entry.role, entry.port, what)
+        self.root.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.root / "journal.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(handle, json.dumps(asdict(happening)).encode() + b"\n")
+        finally:
+            os.close(handle)
+
+    def journal(self) -> list[Happening]:
+        """All that happened, the oldest first."""
+        try:
+            text = (self.root / "journal.jsonl").read_text("utf-8")
+        except FileNotFoundError:
+            return []
+        return [Happening(**json.loads(line)) for line in text.splitlines()]
 
     # What is broken on purpose
 

@@ -62,9 +62,10 @@ class Operation:
     """A plan being carried out.
 
     ``touched`` is true from the moment that something may have been signalled or started; before that a word ends
-    it and nothing is left behind. ``lost`` says of each server that dropped out why; ``launched`` are those that it
-    has started. ``copies`` are other places that want to read along. ``is_end_told`` is false from the beginning
-    until its end has been said, so that a bot that was killed in between says it when it is back.
+    it and nothing is left behind. ``lost`` says of each server that dropped out why; ``asked`` since when each has
+    been asked to end, so that none is asked twice; ``launched`` are those that it has started. ``copies`` are other
+    places that want to read along. ``is_end_told`` is false from the beginning until its end has been said, so that a
+    bot that was killed in between says it when it is back.
     """
 
     id: str
@@ -76,6 +77,7 @@ class Operation:
     progress: tuple[StepProgress, ...] = ()
     touched: bool = False
     lost: tuple[tuple[str, str], ...] = ()
+    asked: tuple[tuple[str, datetime], ...] = ()
     launched: tuple[str, ...] = ()
     copies: tuple[Where, ...] = ()
     pace: timedelta | None = timedelta(seconds=30)

@@ -130,6 +130,8 @@ class Executor:
         await self._comparer.compare(live)
 
     async def _come_back(self, live: Live) -> None:
+        if live.op.where.message is None:  # killed before it was posted, or before it was known where
+            await self._narrator.head(live)
         await self._narrator.thread(live, progress.came_back(live.op, self._clock.now()))
         await self._run(live)
 

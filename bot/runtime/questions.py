@@ -223,7 +223,7 @@ class Desk:
             self._scribe.cancelled([question], "", user, place)
             await self._close(question, Asked.CANCELLED, by=by)
             return
-        if (why := self._may_not(question, user, by)) is not None:
+        if (why := self._may_not(question, user, by, place)) is not None:
             self._scribe.not_accepted(question, why, user, place)
             await self._chat.whisper(place, user, says(why))
             return
@@ -256,8 +256,10 @@ class Desk:
         self._scribe.not_accepted(question, plain_line(told.headline), user, place)
         await self._chat.whisper(place, user, told)
 
-    def _may_not(self, question: Question, user: str, by: str) -> str | None:
+    def _may_not(self, question: Question, user: str, by: str, place: Place) -> str | None:
         fleet = self._gatherer.fleet()
+        if place.channel != question.where.channel:  # who answers is to have read what is at stake, and be seen
+            return f"{question.code} is asked in {self._called(question.where.channel)}: answer it there"
         if (why := refusal(fleet, user, Role.OPERATOR, question.plan.verb)) is not None:
             return why
         if question.plan.verb in fleet.limits.two_persons and by == question.asker:
@@ -389,6 +391,10 @@ class Desk:
     def _who_may(self, plan: Plan) -> str:
         is_double = plan.verb in self._gatherer.fleet().limits.two_persons
         return "a second operator's press" if is_double else "an operator's press"
+
+    def _called(self, channel: str) -> str:
+        known = (one.name for one in self._gatherer.fleet().channels if channel in one.ids)
+        return next((f"#{name}" for name in known), "another channel")
 
     def _name(self, user: str) -> str:
         person = self._gatherer.fleet().person(user)

@@ -72,6 +72,10 @@ class Teller(Protocol):
         """Something that can't wait, for the thread."""
         ...
 
+    def asked(self, server: str, at: datetime) -> None:
+        """A server was asked to end; kept, since its drain may outlast the bot."""
+        ...
+
     def launched(self, server: str) -> None: ...
     def proved(self, proof: Proof) -> None: ...
     def phase_seen(self, server: str, facts: ServerFacts) -> None: ...
@@ -99,7 +103,8 @@ class Steps:
             case StopJob(job):
                 await self._stop_job(self._job(job), teller)
             case EndServers(victims):
-                await _Ending(self, [one for one in victims if one.server in op.survivors], teller).run()
+                left = [one for one in victims if one.server in op.survivors]
+                await _Ending(self, left, dict(op.asked), teller).run()
             case AwaitFree(servers):
                 await self._await_free(self._servers(op, servers), teller)
             case StartServers(orders):
@@ -296,12 +301,12 @@ class Steps:
 class _Ending:
     """Ends processes: SIGTERM, a grace time, SIGKILL to the tree, each only after a look that shows it alive."""
 
-    def __init__(self, steps: Steps, victims: list[Victim], teller: Teller) -> None:
+    def __init__(self, steps: Steps, victims: list[Victim], asked: dict[str, datetime], teller: Teller) -> None:
         self.steps = steps
         self.victims = victims
         self.teller = teller
         self.total = len(victims)
-        self.asked: dict[str, datetime] = {}
+        self.asked = asked
         self.forced: dict[str, datetime] = {}
         self.away_since: datetime | None = None
 
@@ -337,6 +342,7 @@ class _Ending:
             if name not in self.asked:
                 await self.steps.hands.end(server, process, force=False)
                 self.asked[name] = now
+                self.teller.asked(name, now)
             elif name not in self.forced and now - self.asked[name] > server.grace:
                 tree = f"SIGKILL to pid {process.pid} and its tree"
                 self.teller.said(f"{name} did not end within {span(server.grace)}: {tree}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -172,6 +172,10 @@ class StepTeller:
 
     def said(self, text_: str) -> None:
         self.narrator.tell_at_once(self.live, Message(line(text_)))
+
+    def asked(self, server: str, at: datetime) -> None:
+        op = self.live.op
+        self.narrator.ledger.note(self.live, replace(op, asked=(*op.asked, (server, at))))
 
     def launched(self, server: str) -> None:
         op = self.live.op

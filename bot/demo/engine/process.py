@@ -170,7 +170,7 @@ class ServerProcess:
     async def _warm_up(self, side: Web, scheduler: Scheduler) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._is_asked_to_end.set)
+            loop.add_signal_handler(number, self._asked_to_end, number)
         if not self._setup.args.skip_server_warmup:
             # However fast the rest goes, the 503 of a warm-up stays long enough to be seen.
             await self._pass(0 if self._setup.is_instant else max(0.3, WARM_UP / self._setup.speed))
@@ -183,6 +183,10 @@ class ServerProcess:
         side.status = Status.UP
         self._voice.say(lines.READY)
         scheduler.note_ready()
+
+    def _asked_to_end(self, number: signal.Signals) -> None:
+        self._machine.note(self._entry, number.name)
+        self._is_asked_to_end.set()
 
     async def _drain(self, side: Web, scheduler: Scheduler) -> None:
         if side.status is Status.UNHEALTHY:
