@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from bot.domain import limit_words, limiting
+from bot.domain.alerting import pace_words
 from bot.domain.command import Command, Reply
 from bot.domain.facts import JobFacts, JobState, ServerFacts
 from bot.domain.fleet import Server
@@ -24,6 +25,7 @@ from bot.domain.phrases import target as goal
 from bot.domain.readiness import Readiness
 from bot.domain.saying import Grammar, Words
 from bot.domain.views import DOTS, footer
+from bot.domain.watching.causes import Cause
 from bot.domain.world import World
 
 LOW_ACCEPTANCE = 1.5
@@ -123,10 +125,20 @@ def _brakes(world: World, servers: Sequence[Server]) -> list[tuple[str, Line]]:
     found: list[tuple[str, Line]] = []
     for server in ready:
         facts = world.facts(server.name)
-        found += [(server.name, one) for one in (*_gpu_brakes(server, facts), *_engine_brakes(server, facts))]
+        brakes = (*_gpu_brakes(server, facts), *_known_slowness(world, server), *_engine_brakes(server, facts))
+        found += [(server.name, one) for one in brakes]
     slow = _slower(world, ready)
     braked = {name for name, _ in found}
     return [*found, *((name, one) for name, one in slow if name not in braked)]
+
+
+def _known_slowness(world: World, server: Server) -> list[Line]:
+    """That its own past says it is slow: there is an alert about it."""
+    return [
+        line(f"{server.name}: ", bold(f"slow for {span(world.now - one.since)}"), f", {pace_words(one.evidence)}")
+        for one in world.book.alerts
+        if one.is_on and one.cause is Cause.SLOW_SERVER and server.name in one.servers
+    ]
 
 
 def _faults(world: World, servers: Sequence[Server], now: datetime, *, are_grave: bool) -> list[Line]:

@@ -154,6 +154,25 @@ def _claims(plan: Plan) -> set[tuple[str, str | int]]:
     return {*(("server", name) for name in plan.servers), *jobs}
 
 
+def left_down(operations: Iterable[Operation], alive_at: Mapping[str, datetime]) -> frozenset[str]:
+    """The servers that the last operation on them was to end, and that were not seen alive since; newest last."""
+    last = {name: one for one in operations for name in one.plan.servers}
+    return frozenset(
+        name
+        for name, one in last.items()
+        if one.state is State.DONE and _only_ends(one.plan.steps) and not _lived_since(alive_at.get(name), one.ended_at)
+    )
+
+
+def _lived_since(alive_at: datetime | None, ended_at: datetime | None) -> bool:
+    return alive_at is not None and ended_at is not None and alive_at > ended_at
+
+
+def _only_ends(steps: Iterable[Step]) -> bool:
+    kinds = {type(step) for step in steps}
+    return EndServers in kinds and StartServers not in kinds
+
+
 class InTheWay(UserError):
     """Another operation works on the same things; it is told to the person as busy."""
 

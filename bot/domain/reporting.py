@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from bot.domain.alerting import title_of
+from bot.domain.alerting import alert_title
 from bot.domain.course import Point
 from bot.domain.facts import JobFacts
 from bot.domain.message import Line, Lines, Message, Small, bold, line
@@ -81,7 +81,7 @@ def _alerts(told: Tally, everyone: Sequence[str], now: datetime) -> Line:
         return (one.resolved_at or now) - one.since
 
     longest = max(told.alerts, key=length)
-    title = title_of(longest, everyone)
+    title = alert_title(longest, everyone)
     still = " and still on" if longest.resolved_at is None else ""
     if len(told.alerts) == 1:
         return line(f"1 alert: {title}, {span(length(longest))}{still}")

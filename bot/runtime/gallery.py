@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from bot.domain.alerting import title_of
+from bot.domain.alerting import alert_title
 from bot.domain.charting import Chart, Kind, Mark, chart, short
 from bot.domain.errors import UpbotError
 from bot.domain.fleet import Fleet
@@ -110,7 +110,7 @@ class Gallery:
         ]
         alerts = (*self.samples.alerts(since), *(one for one in self.book().alerts if one.is_on))
         marks += [
-            Mark(Kind.ALERT, one.since, title_of(one, everyone), one.resolved_at)
+            Mark(Kind.ALERT, one.since, alert_title(one, everyone), one.resolved_at)
             for one in alerts
             if is_about(one, servers)
         ]

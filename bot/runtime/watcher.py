@@ -8,7 +8,7 @@ kept, so that a restart neither repeats nor forgets.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -21,7 +21,7 @@ from bot.domain.facts import GpuFault, JobFacts, JobState, ServerFacts, Sight
 from bot.domain.fleet import Fleet, Server
 from bot.domain.message import Message
 from bot.domain.needs import Needs
-from bot.domain.operation import Operation
+from bot.domain.operation import Operation, left_down
 from bot.domain.plan import ResumeJob, StopJob
 from bot.domain.readiness import Readiness, judge
 from bot.domain.watching import alerts
@@ -42,6 +42,8 @@ _log = structlog.get_logger(__name__)
 ROUND = timedelta(seconds=5)
 GPU_ROUNDS = 6
 KEEP_LEARNED = timedelta(minutes=5)
+LOOK_BACK = 100
+"""Operations in which it is looked for who stopped a server."""
 REDRAW = timedelta(seconds=60)
 OLDEST = 60.0
 
@@ -96,6 +98,7 @@ class Watcher:
         self._kept_at: datetime | None = None
         self._blindness = Complaint(self.say, clock, text.blind, text.sees_again)
         self._hindered = Complaint(self.say, clock, text.hindrance, text.hindrance_over)
+        self._alive_at: dict[str, datetime] = {}
         self._limits: dict[str, tuple[tuple[str, ...], float | None]] = {}
         self._faults: dict[str, GpuFault] = {}
         self._troubled: frozenset[str] = frozenset()
@@ -199,16 +202,24 @@ class Watcher:
             now,
             samples,
             frozenset(server.name for server in fleet.servers),
-            frozenset(name for op in live for name in op.plan.servers),
+            frozenset(name for op in live for name in op.plan.servers) | self._stopped(samples),
             {name: _job_sample(facts) for name, facts in sight.jobs.items() if facts.state is not JobState.UNKNOWN},
             frozenset(stopping),
         )
+
+    def _stopped(self, samples: Mapping[str, Sample]) -> frozenset[str]:
+        """The dead servers that are so because somebody had them stopped."""
+        now = self._clock.now()
+        dead = frozenset(name for name, sample in samples.items() if sample.is_dead)
+        self._alive_at |= dict.fromkeys(samples.keys() - dead, now)
+        return dead & left_down(self._operations.recent(LOOK_BACK), self._alive_at) if dead else dead
 
     def _sample(self, server: Server, facts: ServerFacts | None, now: datetime) -> Sample | None:
         """A server's numbers; None when nobody could look."""
         if facts is None or facts.is_pending or facts.unreachable is not None:
             return None
-        readiness = judge(facts, now).readiness
+        verdict = judge(facts, now)
+        readiness = verdict.readiness
         if facts.gpus:
             reasons = tuple(dict.fromkeys(one for gpu in facts.gpus for one in gpu.clock_limits))
             heat = [gpu.temperature_c for gpu in facts.gpus if gpu.temperature_c is not None]
@@ -236,6 +247,7 @@ class Watcher:
             is_starting=readiness is Readiness.STARTING,
             is_dead=is_dead,
             age=_age(facts, now),
+            why=verdict.reason if is_dead and verdict.reason != "no process" else None,
             fault_code=fault.code if fault is not None else None,
             fault_gpu=fault.gpu if fault is not None else None,
             fault_age=fault_age,

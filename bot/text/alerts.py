@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from bot.domain.alerting import title_of, who_of
+from bot.domain.alerting import alert_title, concerned, over_title, pace_words
 from bot.domain.gpu_faults import apart, named, remedy
 from bot.domain.message import Block, Button, Buttons, Line, Lines, Message, Says, Small, bold, line, says
 from bot.domain.operation import Operation
@@ -24,14 +24,13 @@ _CLOCKS: Mapping[str, str] = {
 
 def alert(one: Alert, everyone: Sequence[str], now: datetime, last_change: Operation | None) -> Message:
     """The head message of an alert, as it stands now."""
-    title = title_of(one, everyone)
-    is_over = one.state is State.RESOLVED
-    words = _WORDS[one.cause]({**one.evidence, "is_over": False} if is_over else one.evidence)
+    words = _WORDS[one.cause](one.evidence)
     lasted = span((one.resolved_at or now) - one.since)
-    if is_over:
-        head = line("🟢 ", bold(f"{title}: over"), f" after {lasted}")
-        return Message(head, (Lines(tuple(words)),) if words else ())
-    head = line("🔴 ", bold(title), f" for {lasted}")
+    if one.state is State.RESOLVED:
+        words = _WORDS[one.cause]({**one.evidence, "is_over": False})
+        before = (line("before: ", words[0]), *words[1:]) if words else ()
+        return Message(_over(one, everyone, lasted), (Lines(before),) if before else ())
+    head = line("🔴 ", bold(alert_title(one, everyone)), f" for {lasted}")
     blocks: list[Block] = [Lines(tuple(words))] if words else []
     small: list[str] = []
     if one.state is State.ACKED and one.acked_by is not None:
@@ -45,6 +44,30 @@ def alert(one: Alert, everyone: Sequence[str], now: datetime, last_change: Opera
     if small:
         blocks.append(Small((line(" · ".join(small)),)))
     return Message(head, tuple(blocks))
+
+
+def _over(one: Alert, everyone: Sequence[str], lasted: str) -> Line:
+    """How it ended, and what is made now."""
+    rate = _number(one.after, "rate") if one.cause in _WITH_RATE else None
+    now = f": {about(rate)} tok/s" if rate else ""
+    is_idle = rate == 0 and one.cause in (Cause.DOWN, Cause.HUNG)
+    tail = f"{now} after {lasted}{_WAS.get(one.cause, '')}{', idle' if is_idle else ''}"
+    return line("🟢 ", bold(over_title(one, everyone)), tail)
+
+
+_WITH_RATE = (Cause.DOWN, Cause.HUNG, Cause.STARVED, Cause.SLOW_FLEET, Cause.SLOW_SERVER)
+
+_WAS: Mapping[Cause, str] = {
+    Cause.DOWN: " down",
+    Cause.HUNG: " hung",
+    Cause.CRASH_LOOP: " of crashes",
+    Cause.STARVED: " starved",
+    Cause.SLOW_FLEET: " slow",
+    Cause.SLOW_SERVER: " slow",
+    Cause.ERROR_RATE: " of errors",
+    Cause.JOB_STALLED: " at a standstill",
+}
+"""What it was for so long, where its title does not say it."""
 
 
 def _buttons(one: Alert) -> list[Button]:
@@ -65,24 +88,23 @@ def _buttons(one: Alert) -> list[Button]:
 def told(change: Change, everyone: Sequence[str], now: datetime) -> Message:
     """The short note in an alert's thread."""
     one = change.alert
-    who = who_of(change.servers, everyone)
     lasted = span(now - one.since)
     words = {
-        Did.FIRING: title_of(one, everyone),
-        Did.JOINED: f"{who} too",
-        Did.RESOLVED: _over(one, lasted),
-        Did.RETURNED: f"it is back, {lasted} after it began",
+        Did.FIRING: alert_title(one, everyone, change.servers),
+        Did.JOINED: f"{concerned(change.servers, everyone)} too",
+        Did.RESOLVED: _recovered(one, lasted),
+        Did.RETURNED: f"{alert_title(one, everyone, change.servers)} again, {lasted} after it began",
         Did.ACKED: f"seen by {one.acked_by}",
         Did.SILENCED: "silenced",
         Did.UNSILENCED: "no longer silenced",
-        Did.CONFIRMED: f"Alertmanager and our own look say the same: {title_of(one, everyone)}",
+        Did.CONFIRMED: f"Alertmanager and our own look say the same: {alert_title(one, everyone)}",
         Did.DOUBTED: _doubt(change, everyone),
-        Did.NOTE: title_of(one, everyone),
+        Did.NOTE: alert_title(one, everyone),
     }[change.did]
     return says(words)
 
 
-def _over(one: Alert, lasted: str) -> str:
+def _recovered(one: Alert, lasted: str) -> str:
     is_seen = one.cause is not Cause.FOREIGN or one.servers or one.evidence.get("is_checked")
     return f"recovered after {lasted}" if is_seen else f"over after {lasted}, says Alertmanager; nothing to check it by"
 
@@ -95,7 +117,7 @@ def _doubt(change: Change, everyone: Sequence[str]) -> str:
         return f"{claim} our own look does not: not recovered"
     if change.servers:
         verb = "does" if len(change.servers) == 1 else "do"
-        return f"{claim} {who_of(change.servers, everyone)} {verb} not answer: not recovered"
+        return f"{claim} {concerned(change.servers, everyone)} {verb} not answer: not recovered"
     away = one.evidence.get("away")
     some = ", ".join(away[:4]) if isinstance(away, tuple) else "it"
     return f"{claim} {some} can't be scraped: not recovered"
@@ -104,7 +126,7 @@ def _doubt(change: Change, everyone: Sequence[str]) -> str:
 def note(one: Alert, everyone: Sequence[str]) -> Message:
     """Something that asks nobody to act."""
     words = _WORDS[one.cause](one.evidence)
-    return Message(line("⚪ ", bold(title_of(one, everyone))), (Lines(tuple(words)),) if words else ())
+    return Message(line("⚪ ", bold(alert_title(one, everyone))), (Lines(tuple(words)),) if words else ())
 
 
 def blind(since: timedelta, why: str) -> Message:
@@ -163,8 +185,7 @@ def _said(evidence: Mapping[str, Value], key: str, how: Callable[[float], str] =
 
 
 def _pace(evidence: Mapping[str, Value]) -> list[Line]:
-    rate, usual, running = (_said(evidence, key) for key in ("rate", "usual_rate", "running"))
-    lines = [line(f"{rate} tok/s where {usual} is usual at {running} running")]
+    lines = [line(pace_words(evidence))]
     fine = _number(evidence, "others_fine")
     if fine:
         lines[0] = line(lines[0], f" · {count(int(fine), 'other')} fine")
@@ -182,7 +203,8 @@ def _clocks(evidence: Mapping[str, Value]) -> list[Line]:
 
 def _down(evidence: Mapping[str, Value]) -> list[Line]:
     if evidence.get("is_seen_dead"):
-        return [line("no process runs there"), *_fault(evidence)]
+        why = evidence.get("why")
+        return [line(f"no process there: {why}" if why else "no process there"), *_fault(evidence)]
     return [line(f"{_said(evidence, 'lost_reads')} looks in a row without an answer"), *_fault(evidence)]
 
 

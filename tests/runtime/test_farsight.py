@@ -95,14 +95,14 @@ def test_a_server_that_can_not_be_scraped_is_looked_at_and_told_for_what_it_is()
             [
                 """\
 🔴 gpu5 is down for 15 s
-no process runs there
+no process there
 [Ack] [Silence 1 h] [Why] [Restart gpu5…]\
 """
             ]
         )
         bot.fleet.run("gpu5", age=timedelta(seconds=1))
         await bot.watch(3)
-        assert heads(bot) == snapshot(["🟢 gpu5 is down: over after 2 m 45 s"])
+        assert heads(bot) == snapshot(["🟢 gpu5 is back: 641 tok/s after 2 m 45 s down"])
 
     through(scenario)
 

@@ -79,7 +79,7 @@ from Alertmanager · page · 2 fire
             [
                 """\
 🟢 GpuFanSlow: gpu3, gpu5: over after 2 m
-two fans are slow
+before: two fans are slow
 from Alertmanager · page\
 """
             ]
@@ -102,7 +102,7 @@ def test_resolved_is_not_told_as_recovered_while_the_server_does_not_answer() ->
         bot.fleet.run("gpu3", age=timedelta(minutes=2))
         await bot.watch(1)
         assert [one.splitlines()[0] for one in texts(bot)] == snapshot(
-            ["🟢 GpuFanSlow: gpu3: over after 2 m 55 s", "🟢 gpu3 is down: over after 2 m 15 s"]
+            ["🟢 GpuFanSlow: gpu3: over after 2 m 55 s", "🟢 gpu3 is back: 641 tok/s after 2 m 15 s down"]
         )
         assert notes(bot) == snapshot(
             ["Alertmanager says resolved, but gpu3 does not answer: not recovered", "recovered after 2 m 55 s"]
@@ -139,7 +139,7 @@ def test_what_an_alertmanager_told_first_becomes_our_own_alert_once_our_rules_fi
             [
                 """\
 🔴 gpu3 is down for 45 s
-no process runs there
+no process there
 [Ack] [Silence 1 h] [Why] [Restart gpu3…]\
 """
             ]
@@ -148,7 +148,9 @@ no process runs there
         bot.fleet.run("gpu3", age=timedelta(minutes=2))
         await bot.watch(1)
         await bot.liaison.notified(told(bot, "gpu3", name="InstanceDown"))  # it is slower to see the end
-        assert [one.splitlines()[0] for one in texts(bot)] == snapshot(["🟢 gpu3 is down: over after 1 m 25 s"])
+        assert [one.splitlines()[0] for one in texts(bot)] == snapshot(
+            ["🟢 gpu3 is back: 641 tok/s after 1 m 25 s down"]
+        )
 
     beside(scenario)
 

@@ -108,7 +108,7 @@ def test_an_alert_that_a_server_is_down_names_the_reason_within_the_first_messag
         (head,) = bot.posts()
         assert head.text == snapshot("""\
 🔴 gpu3 is down for 5 s
-no process runs there
+no process there
 Xid 79 on GPU 3: fallen off the bus, 3 s before; reboot the host; again: power, seating, hardware
 [Ack] [Silence 1 h] [Why] [Restart gpu3…]\
 """)

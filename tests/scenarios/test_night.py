@@ -32,7 +32,7 @@ OUT_OF_MEMORY = Diagnosis(
     "0.5.13",
     Phase.CRASHED,
     is_crashed=True,
-    cause="oom",
+    cause="cuda_oom",
     decisive_line="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.44 GiB.",
     remedy="lower --mem-fraction-static",
 )

@@ -278,10 +278,9 @@ def test_what_is_no_fleet_file_at_all_is_said_so(text, said):
 
 def test_aliases_that_unfold_without_end_cost_nothing():
     layers = "".join(f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join([f'*{chr(97 + n)}'] * 10)}]\n" for n in range(9))
-    started = time.perf_counter()
+    # Unfolded they are ten thousand million values: a reader that did so would run into the test's time limit.
     said = mistake("a: &a [x, x, x, x, x, x, x, x, x, x]\n" + layers)
     assert said == "f.yaml:1: its aliases unfold to more values than a fleet file has"
-    assert time.perf_counter() - started < 2
 
 
 def test_two_templates_that_make_too_many_servers_are_refused():

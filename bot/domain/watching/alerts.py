@@ -79,7 +79,8 @@ class Alert:
     """One alert. ``since`` is when the fault began as far as can be told, ``fired_at`` when it was told.
 
     ``found`` counts readings in a row that found it while pending, ``proven`` those in a row that showed its end.
-    ``groups`` are an Alertmanager's groups that tell of the same thing.
+    ``joined`` are the servers that came later, in the order of ``servers``' end. ``after`` are the numbers that were
+    seen at its end. ``groups`` are an Alertmanager's groups that tell of the same thing.
     """
 
     id: str
@@ -97,6 +98,7 @@ class Alert:
     silence: str | None = None
     returns: int = 0
     groups: tuple[str, ...] = ()
+    after: Mapping[str, Value] = field(default_factory=dict)
 
     @property
     def is_on(self) -> bool:
@@ -166,8 +168,8 @@ class Book:
         )
 
 
-Proof = Callable[[Cause, str], bool]
-"""Whether the end of a cause was seen at a server (or job; FLEET for the fleet) in this reading."""
+Proof = Callable[[Cause, str], Mapping[str, Value] | None]
+"""What shows the end of a cause at a server (or job; FLEET for the fleet) in this reading; None: nothing does."""
 
 
 def advance(
@@ -220,10 +222,19 @@ def _step(alert: Alert, findings: Sequence[Finding], proof: Proof, at: datetime,
     if not alert.is_on:
         return alert
     about = ("",) if alert.cause is Cause.SLOW_FLEET else alert.servers
-    proven = alert.proven + 1 if all(proof(alert.cause, name) for name in about) else 0
-    if proven < limits.proof:
-        return replace(alert, proven=proven)
-    return replace(alert.to(Event.PROVEN), proven=0, resolved_at=at)
+    ends = [end for name in about if (end := proof(alert.cause, name)) is not None]
+    if len(ends) < len(about):
+        return replace(alert, proven=0)
+    if alert.proven + 1 < limits.proof:
+        return replace(alert, proven=alert.proven + 1)
+    return replace(alert.to(Event.PROVEN), proven=0, resolved_at=at, after=_together(ends))
+
+
+def _together(ends: Sequence[Mapping[str, Value]]) -> Mapping[str, Value]:
+    """The numbers of all servers: rates are added, of the rest the first server's stand."""
+    rates = [rate for end in ends if isinstance(rate := end.get("rate"), (int, float))]
+    first = ends[0] if ends else {}
+    return {**first, "rate": sum(rates)} if rates else first
 
 
 def _found(alert: Alert, findings: Sequence[Finding], at: datetime, limits: Limits) -> Alert:

@@ -147,6 +147,7 @@ _READERS: Mapping[str, _Reader] = {
     "clock_limits": _strings,
     "process": _process,
     "profile": _word,
+    "why": _word,
 }
 """How the fields of a sample are read that are no plain numbers."""
 

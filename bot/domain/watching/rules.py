@@ -30,6 +30,8 @@ def down(look: Look, _limits: Limits) -> Finding | None:
         return None
     evidence: dict[str, Value] = {"lost_reads": track.misses, "is_seen_dead": track.is_dead}
     evidence["for_seconds"] = look.now - track.first_miss
+    if track.why:
+        evidence["why"] = track.why
     evidence |= _fault(look, track.first_miss)
     return _finding(Cause.DOWN, look, track.first_miss, evidence)
 

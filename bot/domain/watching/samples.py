@@ -16,6 +16,7 @@ class Sample:
     GPUs, idle and power cap left out. ``process`` is pid and start time. ``is_dead`` means that it was seen to have
     no process, ``is_starting`` that it is on its way up; a server that nobody could read has no sample at all.
     ``age`` is how many seconds before the reading the numbers were read, where somebody else read them; None: just now.
+    ``why`` says in a few words why it is dead, where that is known.
     ``fault_age`` is how many seconds ago the kernel's log named the gravest fault of its GPUs lately: ``fault_code`` is
     NVIDIA's Xid (None: another driver's), ``fault_gpu`` which GPU.
     """
@@ -39,6 +40,7 @@ class Sample:
     is_starting: bool = False
     is_dead: bool = False
     age: float | None = None
+    why: str | None = None
     fault_code: int | None = None
     fault_gpu: int | None = None
     fault_age: float | None = None
@@ -60,7 +62,8 @@ class Reading:
     """The whole fleet at one instant.
 
     ``expected`` are the servers that should be there; None: whoever was seen before. ``planned`` are those that an
-    operation works on right now; ``planned_jobs`` likewise. ``at`` comes from a clock that may jump.
+    operation works on right now, or has stopped for good; ``planned_jobs`` likewise. ``at`` comes from a clock that may
+    jump.
     """
 
     at: datetime

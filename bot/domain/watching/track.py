@@ -106,6 +106,7 @@ class Track:
         "stills",
         "waited",
         "was_lost",
+        "why",
     )
 
     def __init__(self, now: float) -> None:
@@ -133,6 +134,7 @@ class Track:
         self.is_dead = False
         self.is_starting = False
         self.was_lost = False
+        self.why: str | None = None
 
     def take(self, sample: Sample | None, now: float, broken: Break) -> Raw | None:
         """Go on to a reading; what lies between the last one and this, where a speed may be read from it.
@@ -164,6 +166,7 @@ class Track:
         self.misses += 1
         self.reads = 0
         self.is_dead = sample is not None
+        self.why = sample.why if sample is not None else None
         self.is_starting = False
 
     def _forget(self, now: float) -> None:

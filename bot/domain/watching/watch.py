@@ -15,7 +15,7 @@ from typing import Any
 
 from bot.domain.watching import alerts, fleet_rules, foreign
 from bot.domain.watching.alerts import Book, Change, Did
-from bot.domain.watching.causes import FLEET, HIDES, PLANNED, Cause, Finding
+from bot.domain.watching.causes import FLEET, HIDES, PLANNED, Cause, Finding, Value
 from bot.domain.watching.fleet_rules import JobTrack
 from bot.domain.watching.limits import Limits
 from bot.domain.watching.looks import FleetLook, Look, bounds, median_of_others
@@ -213,14 +213,15 @@ class Watch:
         return finding.cause in PLANNED and all(self._was_planned(name, now) for name in finding.servers)
 
     def _proof(self, fleet: FleetLook, looks: Mapping[str, Look], now: float) -> alerts.Proof:
-        def proof(cause: Cause, name: str) -> bool:
+        def proof(cause: Cause, name: str) -> Mapping[str, Value] | None:
             if cause is Cause.SLOW_FLEET and name == FLEET:
-                return fleet_rules.is_fleet_fast(fleet, self.limits)
+                is_fast = fleet_rules.is_fleet_fast(fleet, self.limits)
+                return {"rate": sum(look.rate for look in fleet.looks.values())} if is_fast else None
             if cause is Cause.JOB_STALLED:
                 job = self._jobs.get(name)
-                return job is not None and fleet_rules.is_job_moving(job, now)
+                return fleet_rules.job_end(job, now) if job is not None else None
             look = looks.get(name)
-            return look is not None and PROOFS[cause](look, self.limits)
+            return {"rate": look.rate} if look is not None and PROOFS[cause](look, self.limits) else None
 
         return proof
 

@@ -41,7 +41,7 @@ def readings(book: Book, count: int, *, is_well: bool = True) -> tuple[Book, lis
     did = []
     for number in range(count):
         at = NOON + timedelta(hours=1, seconds=5 * number)
-        book, changes = alerts.advance(book, [], lambda _cause, _name: is_well, at, LIMITS)
+        book, changes = alerts.advance(book, [], lambda _cause, _name: {} if is_well else None, at, LIMITS)
         did += [change.did for change in changes]
         book, changes = foreign.doubt(book, frozenset() if is_well else frozenset(SERVERS.values()), at)
         did += [change.did for change in changes]
@@ -113,7 +113,7 @@ def test_our_own_finding_takes_over_the_alert_with_its_message_and_what_people_d
     book, _ = taken(told("ct200:30003", cause="down"))
     book, _ = alerts.ack(book, "alertmanager-1", "ana", NOON)
     found = Finding(Cause.DOWN, ("gpu3",), NOON, {"lost_reads": 3})
-    book, changes = alerts.advance(book, [found], lambda _cause, _name: False, NOON + MINUTE, LIMITS)
+    book, changes = alerts.advance(book, [found], lambda _cause, _name: None, NOON + MINUTE, LIMITS)
     (one,) = book.alerts
     assert [change.did for change in changes] == [Did.CONFIRMED]
     assert (one.id, one.cause, one.state, one.acked_by) == ("alertmanager-1", Cause.DOWN, State.ACKED, "ana")
