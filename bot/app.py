@@ -29,7 +29,7 @@ from bot.domain.fleet import Fleet, Host
 from bot.domain.needs import Needs
 from bot.domain.phrases import count
 from bot.plugins import load
-from bot.ports import Chat, Clock, Launcher, Place, TransportKind
+from bot.ports import Chat, Clock, Groups, Launcher, Place, TransportKind
 from bot.runtime.clock import SystemClock, since_start
 from bot.runtime.dice import SystemDice
 from bot.runtime.dispatcher import Dispatcher
@@ -41,8 +41,9 @@ from bot.runtime.doctor import (
     look_at_hosts,
     look_at_people,
     look_at_prometheus,
+    look_at_teams,
 )
-from bot.runtime.door import Door, Nowhere, Switchboard, person_for
+from bot.runtime.door import Door, Nowhere, Switchboard, is_caller, person_for
 from bot.runtime.drawing import Drawer
 from bot.runtime.executor import Executor
 from bot.runtime.farsight import Farsight
@@ -51,6 +52,7 @@ from bot.runtime.gathering import Gatherer
 from bot.runtime.hands import FleetHands
 from bot.runtime.heartbeat import NAME as HEARTBEAT
 from bot.runtime.heartbeat import Heart
+from bot.runtime.holding import Holding
 from bot.runtime.jobs import FleetJobs
 from bot.runtime.liaison import ROUND as LIAISON_ROUND
 from bot.runtime.liaison import Liaison
@@ -58,10 +60,12 @@ from bot.runtime.prober import Prober
 from bot.runtime.questions import Desk
 from bot.runtime.reach import Reach
 from bot.runtime.reporter import Reporter
+from bot.runtime.roster import REFRESH, Roster
 from bot.runtime.schedule import SystemSchedule
 from bot.runtime.scribe import Scribe
 from bot.runtime.steps import Steps
 from bot.runtime.tasks import Tasks
+from bot.runtime.teller import Teller
 from bot.runtime.watcher import ROUND, Watcher
 from bot.runtime.witness import Witness
 from bot.settings import Environment, MonitorKeys, load_fleet
@@ -69,9 +73,11 @@ from bot.stores import backup
 from bot.stores.audit import SqlAudit
 from bot.stores.audit import Verified as Verified  # noqa: PLC0414 - what the command line prints
 from bot.stores.changes import SqlChanges
+from bot.stores.holds import SqlHolds
 from bot.stores.kept import SqlKept
 from bot.stores.samples import SqlSamples
 from bot.stores.sql import Database, SqlOperations, SqlQuestions, SqlSeen, SqlStarts
+from bot.stores.wishes import SqlWishes
 
 if TYPE_CHECKING:
     from bot.chats.slack import Slack
@@ -138,13 +144,14 @@ class FleetSource:
 class App:
     """The machine, assembled around a chat. ``begin`` after the chat listens, ``end`` before it is closed."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - the composition root: what is outside of the machine
         self,
         source: FleetSource,
         plugins: Plugins,
         database: Database,
         chat: Chat,
         clock: Clock,
+        groups: Groups | None = None,
         *,
         keys: MonitorKeys = MonitorKeys(),  # noqa: B008 - it is frozen
     ) -> None:
@@ -152,7 +159,9 @@ class App:
         self.clock = clock
         self.tasks = Tasks()
         self.reach = Reach(plugins.transports)
-        fleet = source.get
+        kept, self.samples = SqlKept(database), SqlSamples(database)
+        self.roster = Roster(source.get, groups, kept, clock)
+        fleet = self.roster.fleet
         self.operations = SqlOperations(database)
         self.questions, starts = SqlQuestions(database), SqlStarts(database)
         commands = tuple(plugins.commands.values())
@@ -171,7 +180,6 @@ class App:
         self.switchboard = Switchboard(chat)
         steps = Steps(fleet, plugins.engines, self.witness, self.hands, self.jobs, starts, clock)
         self.executor = Executor(steps, self.switchboard, self.operations, self.tasks, self.scribe)
-        kept, self.samples = SqlKept(database), SqlSamples(database)
         self.farsight = Farsight(self.witness, fleet, plugins.engines, clock)
         self.watcher = Watcher(
             fleet, self.farsight, self.executor, self.operations, self.switchboard, clock, kept, kept
@@ -179,6 +187,19 @@ class App:
         self.watcher.pace, self.watcher.hindrance = lambda: self.farsight.pace, lambda: self.farsight.hindrance
         self.liaison = Liaison(fleet, self.watcher, clock, kept)
         self.monitors = Monitors(self, keys)
+        self.holding = Holding(
+            fleet, SqlHolds(database), self.executor, self.switchboard, clock, self.tasks, self.scribe
+        )
+        self.teller = Teller(
+            fleet,
+            SqlWishes(database),
+            self.operations,
+            self.executor.live,
+            self.witness,
+            self.switchboard,
+            clock,
+            self.tasks,
+        )
         gatherer = Gatherer(
             fleet,
             commands,
@@ -193,6 +214,8 @@ class App:
             changes,
             book=lambda: self.watcher.book,
             samples=self.samples,
+            wishes=self.teller.of,
+            holds=self.holding.live,
         )
         self.desk = Desk(
             gatherer, self.executor, self.switchboard, self.questions, clock, SystemDice(), self.tasks, self.scribe
@@ -210,6 +233,7 @@ class App:
             fleet,
             commands,
             clock,
+            self.teller,
         )
         gallery = Gallery(
             fleet,
@@ -223,7 +247,9 @@ class App:
         )
         self.reporter = Reporter(fleet, self.witness, self.samples, lambda: self.watcher.book, self.switchboard, clock)
         self.watcher.samples, self.watcher.gallery = self.samples, gallery
+        self.watcher.when_seen, self.dispatcher.promises = self.teller.take, self.teller
         self.dispatcher.alarms, self.dispatcher.charts = self.watcher, gallery
+        self.dispatcher.holding = self.holding
         self.is_chat_connected: Callable[[], bool] = lambda: True
         self.schedule = SystemSchedule()
         self._doorway: asyncio.Server | None = None
@@ -234,11 +260,15 @@ class App:
             self.watcher.load()  # before anybody can tell of an alert
             await self.monitors.open()
         self.desk.resume()
+        self.holding.resume()
         resumed = self.executor.resume()
         if socket is not None:
             self._doorway = await self.door.serve(socket)
+            self.teller.load(lambda wish: is_caller(wish.where.channel))
             self.watcher.heart = Heart(socket.with_name(HEARTBEAT), self.clock, self.is_chat_connected)
             self.schedule.every(ROUND, self.watcher.round, name="watch")
+            self.schedule.every(REFRESH, self.roster.refresh, name="teams")
+            self.tasks.spawn(self.roster.refresh(), name="teams, first")
             self.reporter.plan(self.schedule)
             self.schedule.start()
         self.tasks.spawn(self.look_once(), name="first look")
@@ -261,6 +291,7 @@ class App:
         told = await self.source.reload()
         if self._doorway is not None:
             await self.monitors.open()
+        self.tasks.spawn(self.roster.refresh(), name="teams, again")
         self.reporter.plan(self.schedule)
         return told
 
@@ -500,7 +531,7 @@ async def run_slack(setup: Setup, *, http: bool = False) -> None:
             tokens.bot, "" if http else tokens.app, tokens.signing_secret, setup.environment.slack_api
         )
         slack = Slack(settings, SqlSeen(database), setup.clock)
-        app = App(source, setup.plugins, database, slack, setup.clock, keys=setup.environment.monitors)
+        app = App(source, setup.plugins, database, slack, setup.clock, slack, keys=setup.environment.monitors)
         app.is_chat_connected = lambda: slack.is_connected
         await slack.start(app.dispatcher)
         try:
@@ -567,7 +598,7 @@ async def run_demo(
             started(workspace.url)
             settings = SlackSettings(workspace.bot_token, workspace.app_token, base_url=workspace.api_url)
             slack = Slack(settings, SqlSeen(database), setup.clock)
-            app = App(source, setup.plugins, database, slack, setup.clock, keys=setup.environment.monitors)
+            app = App(source, setup.plugins, database, slack, setup.clock, slack, keys=setup.environment.monitors)
             app.is_chat_connected = lambda: slack.is_connected
             await slack.start(app.dispatcher)
             async with running(app, setup.socket):
@@ -683,7 +714,7 @@ async def check(setup: Setup) -> list[Finding]:
         return [bad(str(error), "docs/fleet-file.md has every key")]
     fleet = source.fleet
     findings = [good(f"{setup.environment.fleet_file}: {count(len(fleet.servers), 'server')}"), look_at_people(fleet)]
-    findings += await _check_slack(setup)
+    findings += await _check_slack(setup, fleet)
     try:
         database = setup.database()
     except StoreError as error:
@@ -698,7 +729,7 @@ async def check(setup: Setup) -> list[Finding]:
         database.close()
 
 
-async def _check_slack(setup: Setup) -> list[Finding]:
+async def _check_slack(setup: Setup, fleet: Fleet) -> list[Finding]:
     from bot.chats.slack import Slack, SlackSettings  # noqa: PLC0415 - see above
 
     tokens, advice = setup.environment.tokens, "docs/slack.md says where to get it"
@@ -708,8 +739,9 @@ async def _check_slack(setup: Setup) -> list[Finding]:
     if not tokens.app and not tokens.signing_secret:
         findings.append(bad("SLACK_APP_TOKEN is not set", advice))
     settings = SlackSettings(tokens.bot, tokens.app, tokens.signing_secret, setup.environment.slack_api)
+    slack = Slack(settings, SqlSeen(Database("sqlite://")), setup.clock)
     try:
-        who = await Slack(settings, SqlSeen(Database("sqlite://")), setup.clock).introduce()
+        who = await slack.introduce()
     except (ConfigError, ChatError) as error:
         return [*findings, bad(f"Slack: {error}", "docs/slack.md")]
-    return [*findings, good(f"Slack: logged in as {who.name}")]
+    return [*findings, good(f"Slack: logged in as {who.name}"), *await look_at_teams(fleet, slack)]

@@ -18,6 +18,7 @@ from bot.domain.changes import JobMark, ReadinessChange
 from bot.domain.course import Point
 from bot.domain.facts import JobFacts, Process, Sight
 from bot.domain.fleet import Hop, Host, Job, Server
+from bot.domain.leases import Hold
 from bot.domain.message import Message
 from bot.domain.monitors import AlertmanagerPeer, PrometheusSource
 from bot.domain.needs import Needs as Needs  # noqa: PLC0414 - a look is asked for with it
@@ -27,6 +28,7 @@ from bot.domain.watching.alerts import Alert
 from bot.domain.watching.exchange import Outgoing, RemoteSilence, SilenceOrder
 from bot.domain.watching.foreign import Notification
 from bot.domain.watching.samples import Reading
+from bot.domain.wishes import Goal, Wish
 
 
 class Clock(Protocol):
@@ -334,6 +336,21 @@ class Notified(Protocol):
     async def notified(self, notification: Notification) -> None: ...
 
 
+class Promises(Protocol):
+    """Whoever tells people later what they want to be told."""
+
+    def promise(self, goal: Goal, user: str, place: Place) -> Wish: ...
+    def forget(self, user: str) -> int: ...
+
+
+class Groups(Protocol):
+    """Knows who is in a chat's user groups."""
+
+    async def members(self, group: str) -> frozenset[str]:
+        """The ids of all in it. NoSuchGroup when the chat has none of that id, ChatError when it can't be asked."""
+        ...
+
+
 class Schedule(Protocol):
     """Does something again and again; a round that takes longer than its span is not begun twice."""
 
@@ -371,6 +388,19 @@ class Questions(Protocol):
         ...
 
 
+class Holds(Protocol):
+    """Remembers what people hold; StoreError when it can't."""
+
+    def next_id(self) -> str: ...
+    def current(self) -> tuple[Hold, ...]:
+        """Those that were not ended, the oldest first; the time of one may be over."""
+        ...
+
+    def change(self, ended: Collection[str], kept: Sequence[Hold], at: datetime) -> None:
+        """End those of these ids and keep these, new ones and known ones, all of it or nothing."""
+        ...
+
+
 class Starts(Protocol):
     """Remembers how starts went."""
 
@@ -391,6 +421,17 @@ class Audit(Protocol):
     def recent(self, limit: int) -> tuple[AuditEntry, ...]:
         """The newest so many, the newest last."""
         ...
+
+
+class Wishes(Protocol):
+    """Remembers what people want to be told."""
+
+    def add(self, wish: Wish) -> Wish:
+        """Keep it; the wish with the number that it has got."""
+        ...
+
+    def all(self) -> tuple[Wish, ...]: ...
+    def remove(self, number: int) -> None: ...
 
 
 class Changes(Protocol):

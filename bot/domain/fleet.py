@@ -1,4 +1,4 @@
-"""The fleet as it is configured: hosts, servers, profiles, jobs, people and channels."""
+"""The fleet as it is configured: hosts, servers, profiles, jobs, people, teams and channels."""
 
 from __future__ import annotations
 
@@ -153,13 +153,39 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Grant:
+    """A role and how far it reaches: in these channels (none: everywhere), over what these words name (none: all).
+
+    A word is a server, a group, a host or a job. Whoever may act on every server may act on every job.
+    """
+
+    role: Role
+    channels: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who may say things: a name, a role, and by what chats and this machine know them."""
+    """Somebody who may say things: a name, roles, and by what chats and this machine know them.
+
+    ``role`` holds everywhere; ``grants`` are roles that reach only so far.
+    """
 
     name: str
     role: Role = Role.VIEWER
     ids: tuple[str, ...] = ()
     login: str | None = None
+    grants: tuple[Grant, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """The people of a chat's user groups, by the groups' ids. ``members`` are those of now; None: nobody knows."""
+
+    name: str
+    ids: tuple[str, ...] = ()
+    grants: tuple[Grant, ...] = ()
+    members: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +226,7 @@ class Fleet:
     limits: Limits = field(default_factory=Limits)
     prometheus: PrometheusSource | None = None
     alertmanager: AlertmanagerPeer | None = None
+    teams: tuple[Team, ...] = ()
 
     def server(self, name: str) -> Server:
         """The server of that name; KeyError when there is none."""
@@ -227,6 +254,11 @@ class Fleet:
     def person(self, user: str) -> Person | None:
         """The person behind a chat's user id."""
         return next((one for one in self.people if user in one.ids or user == one.name), None)
+
+    def name_of(self, user: str) -> str:
+        """What a person is called: the name that is configured, else the chat's user id."""
+        person = self.person(user)
+        return person.name if person is not None else user
 
     def channel(self, place: str) -> Channel | None:
         """The channel behind a chat's channel id or name."""

@@ -8,7 +8,9 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from bot.domain.errors import UserError
-from bot.domain.plan import EndForeign, EndServers, Plan, ResumeJob, StartServers, Step, StopJob
+from bot.domain.fleet import Fleet
+from bot.domain.leases import Claim, Kind, claims_of, shared
+from bot.domain.plan import EndForeign, EndServers, Plan, ResumeJob, StartServers, Step, StopJob, TakeOver
 
 
 class State(Enum):
@@ -65,7 +67,8 @@ class Operation:
     it and nothing is left behind. ``lost`` says of each server that dropped out why; ``asked`` since when each has
     been asked to end, so that none is asked twice; ``launched`` are those that it has started. ``copies`` are other
     places that want to read along. ``is_end_told`` is false from the beginning until its end has been said, so that a
-    bot that was killed in between says it when it is back.
+    bot that was killed in between says it when it is back. ``claims`` are what it
+    holds as long as it is live.
     """
 
     id: str
@@ -86,6 +89,17 @@ class Operation:
     stopper: str | None = None
     is_compared: bool = False
     is_end_told: bool = True
+    claims: tuple[Claim, ...] = ()
+
+    @property
+    def held(self) -> tuple[Claim, ...]:
+        """What it holds; one that an older version wrote down tells it by its plan alone."""
+        return self.claims or claims(self.plan, Fleet())
+
+    @property
+    def owner(self) -> str:
+        """Who has asked for it, also of what goes back by itself ("ana, going back")."""
+        return self.by.partition(", ")[0]
 
     @property
     def is_live(self) -> bool:
@@ -130,28 +144,44 @@ class Operation:
         return self.plan.steps[number]
 
 
-def begin(plan: Plan, *, id: str, by: str, at: datetime, where: Where, pace: timedelta | None) -> Operation:  # noqa: A002 - the field's own name
+def begin(
+    plan: Plan,
+    *,
+    id: str,  # noqa: A002 - the field's own name
+    by: str,
+    at: datetime,
+    where: Where,
+    pace: timedelta | None,
+    claims: tuple[Claim, ...] = (),
+) -> Operation:
     """A fresh operation with every step waiting."""
-    return Operation(
-        id, plan, by, at, where, progress=tuple(StepProgress() for _ in plan.steps), pace=pace, is_end_told=False
-    )
+    progress = tuple(StepProgress() for _ in plan.steps)
+    return Operation(id, plan, by, at, where, progress=progress, pace=pace, is_end_told=False, claims=claims)
 
 
-def in_the_way(plan: Plan, live: Iterable[Operation]) -> Operation | None:
-    """The live operation that a plan must not run beside: one on the same servers, job or foreign process.
+def claims(plan: Plan, fleet: Fleet) -> tuple[Claim, ...]:
+    """What a plan holds while it is carried out: its servers with their ports and GPUs, and its jobs.
 
-    The end of a foreign process is beside whatever waits for it to be gone, so only another end of it counts.
+    The end of a foreign process is beside whatever waits for it to be gone, so it claims that process alone; a
+    takeover is beside those that it ends, and claims only that nobody else takes them over.
     """
-    wanted = _claims(plan)
-    return next((op for op in live if op.is_live and wanted & _claims(op.plan)), None)
+    if takeovers := [step for step in plan.steps if isinstance(step, TakeOver)]:
+        ids = [Claim(Kind.OPERATION, one) for step in takeovers for one in step.operations]
+        return (*ids, *(Claim(Kind.HOLD, one) for step in takeovers for one in step.holds))
+    if ends := [step for step in plan.steps if isinstance(step, EndForeign)]:
+        hosts = {server.name: server.host for server in fleet.servers}
+        return tuple(Claim(Kind.PID, str(step.pid), hosts.get(step.server, "")) for step in ends)
+    jobs = dict.fromkeys(step.job for step in plan.steps if isinstance(step, (StopJob, ResumeJob)))
+    return (*claims_of(fleet, plan.servers), *(Claim(Kind.JOB, job) for job in jobs))
 
 
-def _claims(plan: Plan) -> set[tuple[str, str | int]]:
-    ends = {("pid", step.pid) for step in plan.steps if isinstance(step, EndForeign)}
-    if ends:
-        return {*ends}
-    jobs = {("job", step.job) for step in plan.steps if isinstance(step, (StopJob, ResumeJob))}
-    return {*(("server", name) for name in plan.servers), *jobs}
+def in_the_way(wanted: Iterable[Claim], live: Iterable[Operation]) -> tuple[Operation, Claim] | None:
+    """The live operation that holds one of these claims, and the claim; None when all are free."""
+    mine = tuple(wanted)
+    for op in live:
+        if op.is_live and (both := shared(mine, op.held)) is not None:
+            return op, both
+    return None
 
 
 def left_down(operations: Iterable[Operation], alive_at: Mapping[str, datetime]) -> frozenset[str]:
@@ -176,9 +206,10 @@ def _only_ends(steps: Iterable[Step]) -> bool:
 class InTheWay(UserError):
     """Another operation works on the same things; it is told to the person as busy."""
 
-    def __init__(self, operation: Operation) -> None:
+    def __init__(self, operation: Operation, claim: Claim) -> None:
         super().__init__(f"busy: {operation.plan.verb} by {operation.by} is under way ({operation.id})")
         self.operation = operation
+        self.claim = claim
 
 
 class Asked(Enum):

@@ -136,9 +136,9 @@ def _named(words: Words) -> str:
 
 
 def _not_now(world: World, servers: Sequence[Server], verb: str) -> Reply | None:
-    operation = world.busy(tuple(server.name for server in servers))
-    if operation is not None:
-        return Reply(busy(operation, world.now), is_ok=False)
+    taken = world.busy(tuple(server.name for server in servers))
+    if taken is not None:
+        return Reply(busy(taken[0], world.now, taken[1]), is_ok=False)
     return unreachable_reply(world, servers, verb)
 
 

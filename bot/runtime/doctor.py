@@ -6,12 +6,12 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bot.domain.errors import FleetError
+from bot.domain.errors import ChatError, FleetError, NoSuchGroup
 from bot.domain.facts import Sight
 from bot.domain.fleet import Fleet, Role, Server
 from bot.domain.needs import Needs
 from bot.domain.phrases import count, span
-from bot.ports import Clock, Eyes, Hands, Metrics, Silencer
+from bot.ports import Clock, Eyes, Groups, Hands, Metrics, Silencer
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,30 @@ def bad(what: str, advice: str) -> Finding:
 
 def look_at_people(fleet: Fleet) -> Finding:
     """Whether anybody may act."""
-    able = [person.name for person in fleet.people if person.role >= Role.OPERATOR]
+    able = [one.name for one in fleet.people if max((one.role, *(g.role for g in one.grants))) >= Role.OPERATOR]
+    able += [f"team {team.name}" for team in fleet.teams]
     if able:
         return good(f"may change things: {', '.join(able)}")
     return bad("nobody may change anything", "add people: with role: operator to the fleet file")
+
+
+async def look_at_teams(fleet: Fleet, groups: Groups) -> list[Finding]:
+    """Each user group is there, and the bot may see who is in it."""
+    findings = []
+    for team in fleet.teams:
+        for group in team.ids:
+            try:
+                members = await groups.members(group)
+            except NoSuchGroup as error:
+                advice = f"teams: {team.name}: slack: takes a group's id (its profile in Slack > Copy group ID)"
+                findings.append(bad(f"team {team.name}: {error}", advice))
+            except ChatError as error:
+                findings.append(
+                    bad(f"team {team.name}: {error}", "docs/slack.md: teams need the scope usergroups:read")
+                )
+            else:
+                findings.append(good(f"team {team.name}: {group}, {count(len(members), 'member')}"))
+    return findings
 
 
 async def look_at_hosts(fleet: Fleet, eyes: Eyes, hands: Hands, clock: Clock) -> list[Finding]:

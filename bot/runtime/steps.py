@@ -36,6 +36,7 @@ from bot.domain.plan import (
     StartOrder,
     StartServers,
     StopJob,
+    TakeOver,
     Victim,
 )
 from bot.domain.readiness import Readiness, judge
@@ -115,8 +116,8 @@ class Steps:
                 await self._resume_job(op, step, teller)
             case EndForeign():
                 await self._end_foreign(step, teller)
-            case CompareThroughput() | ComparePeers():
-                pass  # the executor does it, after the end was told
+            case CompareThroughput() | ComparePeers() | TakeOver():
+                pass  # the executor does these: they are about operations
 
     def _servers(self, op: Operation, names: Sequence[str]) -> list[Server]:
         fleet = self.fleet()

@@ -42,7 +42,7 @@ class Narrator:
         """Redraw the head as it changes; a note each so often, in between only what others say at once."""
         usual = live.op.pace or REDRAW
         last = live.op.started_at + usual * ((self._clock.now() - live.op.started_at) // usual)
-        while True:
+        while live.op.is_live:
             pace = live.op.pace
             due = last + pace if pace is not None else None
             left = due - self._clock.now() if due is not None else REDRAW

@@ -115,6 +115,8 @@ class Watcher:
         self.on_change: Callable[[], None] = lambda: None
         """Called when alerts or silences have changed."""
         self._looked_at: datetime | None = None
+        self.when_seen: Callable[[Sight], None] = lambda _sight: None
+        """Whoever else is to know what each look has shown."""
 
     @property
     def book(self) -> Book:
@@ -157,6 +159,7 @@ class Watcher:
         sight = Sight(now)
         async for sight in self._eyes.look(fleet.servers, jobs=fleet.jobs, needs=needs):  # noqa: B007 - the last one
             pass
+        self.when_seen(sight)
         self._mind_trouble(sight)
         reading = self._reading(sight, fleet)
         await self._mind_blindness(reading, sight)
@@ -342,8 +345,7 @@ class Watcher:
 
     async def ack(self, id_: str | None, by: str) -> Alert:
         """Somebody has seen an alert; without an id the newest that fires. UserError when there is none."""
-        firing = [one for one in self._watch.book.alerts if one.state is alerts.State.FIRING]
-        wanted = id_ or (firing[-1].id if firing else None)
+        wanted = id_ or alerts.newest_firing(self._watch.book)
         if wanted is None:
             raise UserError("nothing fires that could be acknowledged")
         try:

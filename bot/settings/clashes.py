@@ -41,6 +41,7 @@ def _names(fleet: Fleet) -> Iterator[_Use]:
         ("profiles", (one.name for one in fleet.profiles)),
         ("jobs", (one.name for one in fleet.jobs)),
         ("people", (one.name for one in fleet.people)),
+        ("teams", (one.name for one in fleet.teams)),
         ("channels", (one.name for one in fleet.channels)),
     )
     for kind, names in kinds:
@@ -55,6 +56,9 @@ def _ids(fleet: Fleet) -> Iterator[_Use]:
             yield _Use(("id", one), (*path, "slack"), person.name, f"{one} is the id of")
         if person.login is not None:
             yield _Use(("login", person.login), (*path, "login"), person.name, f"{person.login} is the login of")
+    for team in fleet.teams:
+        for one in team.ids:
+            yield _Use(("group", one), ("teams", team.name, "slack"), team.name, f"{one} is the id of")
     for channel in fleet.channels:
         for one in channel.ids:
             yield _Use(("place", one), ("channels", channel.name, "slack"), channel.name, f"{one} is the id of")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import time, timedelta
 from typing import Annotated, Any, Literal
 
@@ -40,7 +41,27 @@ def _ids(value: Any) -> tuple[str, ...]:
     return found
 
 
+def _member_ids(value: Any) -> tuple[str, ...]:
+    for one in (found := _ids(value)):
+        if _GROUP.fullmatch(one):
+            raise words.Wrong(f"{one} is the id of a user group; it belongs under `teams`")
+    return found
+
+
+def _group_ids(value: Any) -> tuple[str, ...]:
+    found = words.words(value)
+    for one in found:
+        if not _GROUP.fullmatch(one):
+            raise words.Wrong(f"must be the id of a user group such as S0123ABCD, not {words.shown(one)}")
+    if not found:
+        raise words.Wrong("must not be empty")
+    return found
+
+
+_GROUP = re.compile(r"S[A-Z0-9]{2,30}")
 Ids = Annotated[tuple[str, ...], PlainValidator(_ids)]
+MemberIds = Annotated[tuple[str, ...], PlainValidator(_member_ids)]
+GroupIds = Annotated[tuple[str, ...], PlainValidator(_group_ids)]
 FlagNames = Annotated[tuple[str, ...], PlainValidator(_flag_names)]
 Hops = Annotated[list[Any], BeforeValidator(_one_hop_or_many)]
 
@@ -199,14 +220,31 @@ class JobSection(Section):
     progress: ProgressSection | None = Field(None, description="Where its progress stands.")
 
 
-class PersonSection(Section):
-    """Somebody who may say things."""
+class GrantSection(Section):
+    """A role, and how far it reaches."""
 
     role: Literal["viewer", "operator", "admin"] = Field(
         "viewer", description="viewer looks, operator restarts, admin may all."
     )
-    slack: Ids = Field((), description="The member id in Slack (`U0123ABCD`), or several.")
+    channels: Words = Field((), description="The channels, by their names here, in which the role holds; none: all.")
+    targets: Words = Field(
+        (), description="What it is over: servers (`gpu4-7`), groups, hosts, jobs; none: all. Elsewhere one may look."
+    )
+
+
+class PersonSection(GrantSection):
+    """Somebody who may say things."""
+
+    also: list[GrantSection] = Field([], description="More roles of theirs, each with its own reach.")
+    slack: MemberIds = Field((), description="The member id in Slack (`U0123ABCD`), or several.")
     login: str | None = Field(None, min_length=1, description="The login on the bot's machine, for `upbot ask`.")
+
+
+class TeamSection(GrantSection):
+    """The people of a user group in Slack, whoever is in it at the time."""
+
+    also: list[GrantSection] = Field([], description="More roles of theirs, each with its own reach.")
+    slack: GroupIds = Field(description="The user group's id in Slack (`S0123ABCD`), or several.")
 
 
 class ChannelSection(Section):
@@ -287,6 +325,7 @@ class FleetFile(Section):
     profiles: dict[str, ProfileSection] = Field({}, description="Named sets of launch flags.")
     jobs: dict[str, JobSection] = Field({}, description="The clients that feed the servers.")
     people: dict[str, PersonSection] = Field({}, description="Who may do what; with nobody here, everybody only looks.")
+    teams: dict[str, TeamSection] = Field({}, description="What the people of a user group in Slack may do.")
     channels: dict[str, ChannelSection] = Field({}, description="Where the bot listens, and what is meant there.")
     target: float | None = Field(
         None, gt=0, description="The tokens a second that the whole fleet is expected to decode."

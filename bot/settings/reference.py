@@ -24,6 +24,7 @@ from bot.settings.models import (
     ChannelSection,
     DockerSection,
     FleetFile,
+    GrantSection,
     HostSection,
     JobSection,
     LimitsSection,
@@ -34,6 +35,7 @@ from bot.settings.models import (
     ServerDefaults,
     ServerSection,
     SystemdSection,
+    TeamSection,
 )
 from bot.settings.words import FlagChoice
 
@@ -67,6 +69,8 @@ _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("jobs: name: …", JobSection),
     ("jobs: name: progress: …", ProgressSection),
     ("people: name: …", PersonSection),
+    ("teams: name: …", TeamSection),
+    ("people, teams: name: also: …", GrantSection),
     ("channels: name: …", ChannelSection),
     ("limits: …", LimitsSection),
     ("prometheus: …", PrometheusSection),

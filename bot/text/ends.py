@@ -21,7 +21,7 @@ def finished(op: Operation, proofs: Sequence[Proof], now: datetime) -> Message:
     if op.state is State.FAILED:
         return _failed(op, took)
     blocks: list[Block] = []
-    if not all_ or plan.verb == "kill":
+    if not all_ or plan.verb in ("kill", "steal"):
         head = line(bold(plan.title), f": {_notes(op)}")
     elif plan.verb == "stop":
         head = line("⚪ " if not op.lost else "🔴 ", bold(f"{len(good)}/{len(all_)} stopped"), f" after {took}")

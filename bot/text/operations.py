@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -23,6 +23,7 @@ from bot.domain.plan import (
     StartServers,
     Step,
     StopJob,
+    TakeOver,
 )
 from bot.domain.readiness import Verdict
 
@@ -52,6 +53,16 @@ class Proof:
     first_token: timedelta | None = None
 
 
+_STEP_WORDS: Mapping[type[Step], str] = {
+    AwaitFree: "memory and ports free",
+    StartServers: "start",
+    Prove: "prove",
+    CompareThroughput: "compare throughput",
+    ComparePeers: "compare with its peers",
+    TakeOver: "take over",
+}
+
+
 def step_words(step: Step) -> str:
     """A step in two or three words."""
     match step:
@@ -59,20 +70,11 @@ def step_words(step: Step) -> str:
             return f"stop job {job}"
         case EndServers(victims):
             return f"stop {count(len(victims), 'server')}"
-        case AwaitFree():
-            return "memory and ports free"
-        case StartServers():
-            return "start"
-        case Prove():
-            return "prove"
         case ResumeJob(job):
             return f"resume job {job}"
-        case CompareThroughput():
-            return "compare throughput"
-        case ComparePeers():
-            return "compare with its peers"
         case EndForeign(pid=pid):
             return f"end pid {pid}"
+    return _STEP_WORDS[type(step)]
 
 
 def comparison(plan: Plan) -> CompareThroughput | ComparePeers | None:

@@ -336,6 +336,11 @@ def _join(alert: Alert, fresh: Finding, at: datetime) -> tuple[Alert, list[Chang
     return grown, ([Change(Did.JOINED, at, grown, fresh.servers)] if alert.state is not State.PENDING else [])
 
 
+def newest_firing(book: Book) -> str | None:
+    """The id of the alert that fired last of those that nobody has seen yet."""
+    return next((one.id for one in reversed(book.alerts) if one.state is State.FIRING), None)
+
+
 def ack(book: Book, alert: str, by: str, at: datetime) -> tuple[Book, tuple[Change, ...]]:
     """Somebody has seen it; KeyError when there is no such alert, ValueError when it is over or not on yet."""
     before = book.get(alert)
