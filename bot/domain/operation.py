@@ -67,8 +67,7 @@ class Operation:
     it and nothing is left behind. ``lost`` says of each server that dropped out why; ``asked`` since when each has
     been asked to end, so that none is asked twice; ``launched`` are those that it has started. ``copies`` are other
     places that want to read along. ``is_end_told`` is false from the beginning until its end has been said, so that a
-    bot that was killed in between says it when it is back. ``claims`` are what it
-    holds as long as it is live.
+    bot that was killed in between says it when it is back. ``claims`` are what it holds as long as it is live.
     """
 
     id: str
@@ -186,7 +185,8 @@ def in_the_way(wanted: Iterable[Claim], live: Iterable[Operation]) -> tuple[Oper
 
 def left_down(operations: Iterable[Operation], alive_at: Mapping[str, datetime]) -> frozenset[str]:
     """The servers that the last operation on them was to end, and that were not seen alive since; newest last."""
-    last = {name: one for one in operations for name in one.plan.servers}
+    acted = (one for one in operations if not any(isinstance(step, TakeOver) for step in one.plan.steps))
+    last = {name: one for one in acted for name in one.plan.servers}
     return frozenset(
         name
         for name, one in last.items()
