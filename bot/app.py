@@ -33,10 +33,21 @@ from bot.ports import Chat, Clock, Groups, Launcher, Place, TransportKind
 from bot.runtime.clock import SystemClock, since_start
 from bot.runtime.dice import SystemDice
 from bot.runtime.dispatcher import Dispatcher
-from bot.runtime.doctor import Finding, bad, good, look_at_hosts, look_at_people, look_at_routers, look_at_teams
+from bot.runtime.doctor import (
+    Finding,
+    bad,
+    good,
+    look_at_alertmanager,
+    look_at_hosts,
+    look_at_people,
+    look_at_prometheus,
+    look_at_routers,
+    look_at_teams,
+)
 from bot.runtime.door import Door, Nowhere, Switchboard, is_caller, person_for
 from bot.runtime.drawing import Drawer
 from bot.runtime.executor import Executor
+from bot.runtime.farsight import Farsight
 from bot.runtime.gallery import Gallery
 from bot.runtime.gathering import Gatherer
 from bot.runtime.hands import FleetHands
@@ -44,6 +55,8 @@ from bot.runtime.heartbeat import NAME as HEARTBEAT
 from bot.runtime.heartbeat import Heart
 from bot.runtime.holding import Holding
 from bot.runtime.jobs import FleetJobs
+from bot.runtime.liaison import ROUND as LIAISON_ROUND
+from bot.runtime.liaison import Liaison
 from bot.runtime.prober import Prober
 from bot.runtime.questions import Desk
 from bot.runtime.reach import Reach
@@ -56,7 +69,7 @@ from bot.runtime.tasks import Tasks
 from bot.runtime.teller import Teller
 from bot.runtime.watcher import ROUND, Watcher
 from bot.runtime.witness import Witness
-from bot.settings import Environment, load_fleet
+from bot.settings import Environment, MonitorKeys, load_fleet
 from bot.stores import backup
 from bot.stores.audit import SqlAudit
 from bot.stores.audit import Verified as Verified  # noqa: PLC0414 - what the command line prints
@@ -70,6 +83,9 @@ from bot.stores.wishes import SqlWishes
 if TYPE_CHECKING:
     from bot.chats.slack import Slack
     from bot.demo.fleet import SimulatedFleet
+    from bot.monitors.alertmanager import Alertmanager
+    from bot.monitors.prometheus import Prometheus
+    from bot.monitors.webhook import Webhook
 
 _log = structlog.get_logger(__name__)
 
@@ -137,6 +153,8 @@ class App:
         chat: Chat,
         clock: Clock,
         groups: Groups | None = None,
+        *,
+        keys: MonitorKeys = MonitorKeys(),  # noqa: B008 - it is frozen
     ) -> None:
         self.source = source
         self.clock = clock
@@ -178,10 +196,16 @@ class App:
             self.operations,
         )
         self.executor = Executor(steps, self.switchboard, self.operations, self.tasks, self.scribe)
+        self.farsight = Farsight(self.witness, fleet, plugins.engines, clock)
+        self.watcher = Watcher(
+            fleet, self.farsight, self.executor, self.operations, self.switchboard, clock, kept, kept
+        )
+        self.watcher.pace, self.watcher.hindrance = lambda: self.farsight.pace, lambda: self.farsight.hindrance
+        self.liaison = Liaison(fleet, self.watcher, clock, kept)
+        self.monitors = Monitors(self, keys)
         self.holding = Holding(
             fleet, SqlHolds(database), self.executor, self.switchboard, clock, self.tasks, self.scribe
         )
-        self.watcher = Watcher(fleet, self.witness, self.executor, self.operations, self.switchboard, clock, kept, kept)
         self.teller = Teller(
             fleet,
             SqlWishes(database),
@@ -248,12 +272,14 @@ class App:
 
     async def begin(self, socket: Path | None) -> None:
         """Go on with what was at work, and open the door."""
+        if socket is not None:
+            self.watcher.load()  # before anybody can tell of an alert
+            await self.monitors.open()
         self.desk.resume()
         self.holding.resume()
         resumed = self.executor.resume()
         if socket is not None:
             self._doorway = await self.door.serve(socket)
-            self.watcher.load()
             self.teller.load(lambda wish: is_caller(wish.where.channel))
             self.watcher.heart = Heart(socket.with_name(HEARTBEAT), self.clock, self.is_chat_connected)
             self.schedule.every(ROUND, self.watcher.round, name="watch")
@@ -279,6 +305,8 @@ class App:
     async def _read_again(self) -> str:
         """Read the fleet file again, and have everybody know who goes by what it says."""
         told = await self.source.reload()
+        if self._doorway is not None:
+            await self.monitors.open()
         self.tasks.spawn(self.roster.refresh(), name="teams, again")
         self.reporter.plan(self.schedule)
         return told
@@ -303,8 +331,66 @@ class App:
             self.samples.flush()
         except StoreError as error:
             _log.warning("readings_not_kept", error=str(error))
+        await self.monitors.close()
         await self.eyes.close()
         await self.reach.close()
+
+
+class Monitors:
+    """Prometheus and Alertmanager, as far as the fleet file names them; aiohttp is imported only then."""
+
+    def __init__(self, app: App, keys: MonitorKeys) -> None:
+        self._app = app
+        self._keys = keys
+        self._prometheus: Prometheus | None = None
+        self._alertmanager: Alertmanager | None = None
+        self.webhook: Webhook | None = None
+
+    async def open(self) -> None:
+        """Make what the fleet file names, and listen where it says. ConfigError when that can't be."""
+        app, fleet = self._app, self._app.source.fleet
+        if fleet.prometheus is not None and self._prometheus is None:
+            from bot.monitors.prometheus import Prometheus  # noqa: PLC0415 - see above
+
+            self._prometheus = Prometheus(self._keys.prometheus)
+            app.farsight.metrics = app.liaison.metrics = self._prometheus
+        if fleet.alertmanager is not None and self._alertmanager is None:
+            from bot.monitors.alertmanager import Alertmanager  # noqa: PLC0415 - see above
+            from bot.monitors.webhook import Webhook  # noqa: PLC0415 - see above
+
+            self._alertmanager = app.liaison.remote = Alertmanager(self._keys.alertmanager)
+            self.webhook = Webhook(self._keys.webhook, app.liaison)
+            app.liaison.load()
+            app.watcher.on_change = self._wake
+            app.schedule.every(LIAISON_ROUND, app.liaison.round, name="alertmanager")
+        if self.webhook is not None:
+            await self.webhook.listen(fleet.alertmanager.listen if fleet.alertmanager is not None else None)
+
+    def _wake(self) -> None:
+        if self._app.source.fleet.alertmanager is not None:
+            self._app.tasks.spawn(self._app.liaison.round(), name="alertmanager")
+
+    async def check(self) -> list[Finding]:
+        """Whether both answer, and Prometheus knows the servers."""
+        fleet = self._app.source.fleet
+        findings: list[Finding] = []
+        if fleet.prometheus is not None:
+            from bot.monitors.prometheus import Prometheus  # noqa: PLC0415 - see above
+
+            self._prometheus = Prometheus(self._keys.prometheus)
+            findings += await look_at_prometheus(fleet, self._prometheus)
+        if fleet.alertmanager is not None:
+            from bot.monitors.alertmanager import Alertmanager  # noqa: PLC0415 - see above
+
+            self._alertmanager = Alertmanager(self._keys.alertmanager)
+            findings += await look_at_alertmanager(fleet, self._alertmanager, has_secret=bool(self._keys.webhook))
+        return findings
+
+    async def close(self) -> None:
+        """Listen no more, and let go of what is open."""
+        for one in (self.webhook, self._prometheus, self._alertmanager):
+            if one is not None:
+                await one.close()
 
 
 @asynccontextmanager
@@ -461,7 +547,7 @@ async def run_slack(setup: Setup, *, http: bool = False) -> None:
             tokens.bot, "" if http else tokens.app, tokens.signing_secret, setup.environment.slack_api
         )
         slack = Slack(settings, SqlSeen(database), setup.clock)
-        app = App(source, setup.plugins, database, slack, setup.clock, slack)
+        app = App(source, setup.plugins, database, slack, setup.clock, slack, keys=setup.environment.monitors)
         app.is_chat_connected = lambda: slack.is_connected
         await slack.start(app.dispatcher)
         try:
@@ -481,7 +567,7 @@ async def run_console(setup: Setup, user: str) -> None:
         database = setup.database()
         place = first_place(source.fleet)
         console = Console(setup.clock, user, channel=place.channel if place is not None else "console")
-        app = App(source, setup.plugins, database, console, setup.clock)
+        app = App(source, setup.plugins, database, console, setup.clock, keys=setup.environment.monitors)
         async with running(app, setup.socket):
             await console.run(app.dispatcher)
             while app.executor.live():
@@ -528,7 +614,7 @@ async def run_demo(
             started(workspace.url)
             settings = SlackSettings(workspace.bot_token, workspace.app_token, base_url=workspace.api_url)
             slack = Slack(settings, SqlSeen(database), setup.clock)
-            app = App(source, setup.plugins, database, slack, setup.clock, slack)
+            app = App(source, setup.plugins, database, slack, setup.clock, slack, keys=setup.environment.monitors)
             app.is_chat_connected = lambda: slack.is_connected
             await slack.start(app.dispatcher)
             async with running(app, setup.socket):
@@ -650,8 +736,9 @@ async def check(setup: Setup) -> list[Finding]:
     except StoreError as error:
         return [*findings, bad(str(error), "choose another --state, or make room")]
     findings.append(good(f"state in {setup.environment.state_dir}"))
-    app = App(source, setup.plugins, database, Nowhere(), setup.clock)
+    app = App(source, setup.plugins, database, Nowhere(), setup.clock, keys=setup.environment.monitors)
     try:
+        findings += await app.monitors.check()
         findings += await look_at_hosts(fleet, app.eyes, app.hands, app.clock)
         return findings + await look_at_routers(fleet, app.eyes.routers)
     finally:

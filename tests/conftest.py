@@ -18,6 +18,7 @@ settings.load_profile(os.environ.get("UPBOT_HYPOTHESIS", "fixed"))
 
 ROUTERS = Path(__file__).parents[1] / ".routers"
 """Where CI puts the routers themselves, each in an environment of its own."""
+PROMETHEUS = ("prometheus", "promtool", "prometheus-alertmanager", "amtool")
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -29,6 +30,8 @@ def _missing(marker: str) -> str | None:
         return "needs an OpenSSH server (Debian: apt-get install openssh-server)"
     if marker == "tmux" and shutil.which("tmux") is None:
         return "needs tmux"
+    if marker == "prometheus" and not all(shutil.which(one) for one in PROMETHEUS):
+        return "needs Prometheus and Alertmanager (Debian: apt-get install prometheus prometheus-alertmanager)"
     if marker == "strace" and shutil.which("strace") is None:
         return "needs strace"
     if marker == "root" and (os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("nsenter") is None):
@@ -50,7 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("slow") and not config.getoption("--slow"):
             item.add_marker(pytest.mark.skip(reason="takes minutes; `make test ARGS=--slow` runs it, and so does CI"))
-        for marker in ("browser", "sshd", "tmux", "root", "strace", "routers"):
+        for marker in ("browser", "sshd", "tmux", "root", "strace", "routers", "prometheus"):
             if item.get_closest_marker(marker) and (why := _missing(marker)) is not None:
                 item.add_marker(pytest.mark.skip(reason=why))
 

@@ -34,13 +34,15 @@ from bot.domain.fleet import (
 from bot.domain.message import Answers, Button, Buttons, Message, Says, plain
 from bot.engines.sglang import ENGINE as SGLANG
 from bot.plugins import load
-from bot.ports import Clock, Heard, Place, Pressed, Ref
+from bot.ports import Clock, Heard, Metrics, Place, Pressed, Ref
 from bot.runtime.dispatcher import Dispatcher
 from bot.runtime.door import Switchboard, is_caller
 from bot.runtime.executor import Executor
+from bot.runtime.farsight import Farsight
 from bot.runtime.gallery import Gallery
 from bot.runtime.gathering import Gatherer
 from bot.runtime.holding import Holding
+from bot.runtime.liaison import Liaison, Remote
 from bot.runtime.questions import Desk
 from bot.runtime.roster import Roster
 from bot.runtime.scribe import Scribe
@@ -228,6 +230,8 @@ class Bot:
         chat: PretendChat | None = None,
         clock: Clock | None = None,
         jobs: PretendJobs | None = None,
+        metrics: Metrics | None = None,
+        alertmanager: Remote | None = None,
         groups: PretendGroups | None = None,
         dice: SeededDice | None = None,
     ) -> None:
@@ -272,7 +276,15 @@ class Bot:
             get_fleet, self.holds, self.executor, self.switchboard, self.clock, self.tasks, self.scribe
         )
         commands = tuple(load("handlers", "COMMAND").values())
-        self.watcher = Watcher(get_fleet, eyes, self.executor, operations, self.switchboard, self.clock, kept, kept)
+        self.farsight = Farsight(eyes, get_fleet, engines, self.clock)
+        self.watcher = Watcher(
+            get_fleet, self.farsight, self.executor, operations, self.switchboard, self.clock, kept, kept
+        )
+        self.watcher.pace, self.watcher.hindrance = lambda: self.farsight.pace, lambda: self.farsight.hindrance
+        self.liaison = Liaison(get_fleet, self.watcher, self.clock, kept)
+        self.farsight.metrics = self.liaison.metrics = metrics
+        self.liaison.remote = alertmanager
+        self.watcher.on_change = self._wake_liaison
         self.teller = Teller(
             get_fleet,
             SqlWishes(self.database),
@@ -323,12 +335,17 @@ class Bot:
         self.watcher.when_seen, self.dispatcher.promises = self.teller.take, self.teller
         self.dispatcher.holding = self.holding
 
+    def _wake_liaison(self) -> None:
+        if self.fleet_value.alertmanager is not None:
+            self.tasks.spawn(self.liaison.round(), name="alertmanager")
+
     async def watch(self, minutes: float) -> None:
         """Let time pass while the watcher looks each five seconds, and a job that runs gets on."""
         end = asyncio.get_running_loop().time() + minutes * 60
         while asyncio.get_running_loop().time() < end:
             begun = asyncio.get_running_loop().time()
             await self.watcher.round()
+            await self.liaison.round()
             self.fleet.job_done += 8 * (self.fleet.job_state is JobState.RUNNING)
             await asyncio.sleep(max(0.0, begun + ROUND.total_seconds() - asyncio.get_running_loop().time()))
 
@@ -405,6 +422,8 @@ class Bot:
             clock=self.clock,
             jobs=self.jobs,
             dice=self.dice,
+            metrics=self.farsight.metrics,
+            alertmanager=self.liaison.remote,
             groups=self.groups,
         )
         bot.said = self.said + 1000
@@ -412,15 +431,16 @@ class Bot:
         bot.holding.resume()
         bot.executor.resume()
         bot.watcher.load()
+        bot.liaison.load()
         bot.teller.load(lambda wish: is_caller(wish.where.channel))
         return bot
 
 
-def talk(scenario: Callable[[Bot], Awaitable[None]], fleet: Fleet | None = None) -> None:
+def talk(scenario: Callable[[Bot], Awaitable[None]], fleet: Fleet | None = None, **more: Any) -> None:
     """Run a scenario; it can't end while a background task of the bot has died."""
 
     async def whole() -> None:
-        bot = Bot(fleet or first_night())
+        bot = Bot(fleet or first_night(), **more)
         await scenario(bot)
         await bot.tasks.close()
         assert not bot.tasks.failures, bot.tasks.failures

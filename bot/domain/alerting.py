@@ -14,6 +14,8 @@ from bot.domain.watching.causes import Cause, Value
 def alert_title(one: Alert, everyone: Sequence[str], servers: Sequence[str] | None = None) -> str:
     """What is wrong, in a few words; with all of its servers, or with some of them."""
     who, be, end = _subject(one.servers if servers is None else servers, everyone)
+    if one.cause is Cause.FOREIGN:
+        return _foreign_title(one, everyone, one.servers if servers is None else servers)
     return {
         Cause.DOWN: f"{who} {be} down",
         Cause.HUNG: f"{who} {be} hung",
@@ -30,9 +32,21 @@ def alert_title(one: Alert, everyone: Sequence[str], servers: Sequence[str] | No
     }[one.cause]
 
 
+def _foreign_title(one: Alert, everyone: Sequence[str], servers: Sequence[str]) -> str:
+    """An Alertmanager's alert by the name that it has there, and whom it is about: our servers, and what is none."""
+    others = one.evidence.get("others")
+    who = [names(list(servers), list(everyone))] if servers else []
+    who += others if isinstance(others, tuple) else ()
+    some = [*who[:_MOST_NAMED], *([f"{len(who) - _MOST_NAMED} more"] if len(who) > _MOST_NAMED else [])]
+    name = str(one.evidence.get("name", "an alert"))
+    return f"{name}: {listing(some)}" if some else name
+
+
 def over_title(one: Alert, everyone: Sequence[str]) -> str:
     """What is right again, in a few words."""
     who, be, end = _subject(one.servers, everyone)
+    if one.cause is Cause.FOREIGN:
+        return f"{alert_title(one, everyone)}: over"
     if one.cause is Cause.JOB_STALLED:
         return f"job {who} {_JOB_ENDS.get(str(one.after.get('end')), 'gets on again')}"
     return {
@@ -48,6 +62,7 @@ def over_title(one: Alert, everyone: Sequence[str]) -> str:
     }.get(one.cause, f"no more: {alert_title(one, everyone)}")
 
 
+_MOST_NAMED = 4
 _JOB_ENDS = {"done": "is done", "stopped": "was stopped"}
 
 
@@ -85,7 +100,7 @@ def silence_lines(book: Book, now: datetime) -> tuple[Line, ...]:
     lines = []
     for one in book.silences:
         if now < one.until:
-            who = listing(sorted(one.servers)) if one.servers else "everything"
+            who = listing(sorted(one.alerts or one.servers)) or "everything"
             why = f": {one.because}" if one.because else ""
             lines.append(line(f"silent about {who} for another {span(one.until - now)}, by {one.by}{why}"))
     return tuple(lines)

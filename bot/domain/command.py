@@ -55,18 +55,20 @@ class AckAlert:
 
 @dataclass(frozen=True, slots=True)
 class SilenceAlerts:
-    """Say nothing of these servers for so long."""
+    """Say nothing of these servers, or of the alerts of these ids, for so long."""
 
     servers: tuple[str, ...]
     length: timedelta
     because: str
+    alerts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class UnsilenceAlerts:
-    """End the silences about these servers; none named: all."""
+    """End the silences about these servers and alerts; none named: all."""
 
     servers: tuple[str, ...]
+    alerts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

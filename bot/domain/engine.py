@@ -51,6 +51,7 @@ class Engine(Protocol):
     ``health_path`` may generate a token and take its time, so it is asked once at a time and never given up.
     ``instant_paths`` are answered at once, without the scheduler, the most telling first.
     ``load_paths`` and ``config_paths`` are read for numbers; each may be missing in some version.
+    ``metric_names`` are the names on its page of metrics (``/metrics``) that are read there.
     """
 
     @property
@@ -63,6 +64,8 @@ class Engine(Protocol):
     def load_paths(self) -> tuple[str, ...]: ...
     @property
     def config_paths(self) -> tuple[str, ...]: ...
+    @property
+    def metric_names(self) -> frozenset[str]: ...
     @property
     def warm_up(self) -> WarmUp: ...
     @property

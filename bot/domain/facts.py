@@ -165,6 +165,7 @@ class ServerFacts:
     ``orphans`` are workers that outlived the process which our launcher started: they may hold GPU memory.
     ``routed`` is how it stands with each of its routers that has answered by now.
     Where ``sees_processes`` is False, nobody could look at processes: that none was seen says nothing then.
+    ``read_at`` is when somebody else (a Prometheus) read the numbers for us; None: they were read in this look.
     ``faults`` are those of its GPUs, the newest first; None where nobody looked or could read the kernel's log.
     ``caches`` are those of its engine's kernels; None where nobody looked, or could.
     """
@@ -190,6 +191,7 @@ class ServerFacts:
     is_adopted: bool = False
     orphans: tuple[Process, ...] = ()
     routed: tuple[Routed, ...] = ()
+    read_at: datetime | None = None
     faults: tuple[GpuFault, ...] | None = None
     caches: Mapping[KernelCache, CacheSeen] | None = None
 

@@ -9,6 +9,7 @@ from enum import Enum, IntEnum
 from typing import TypeVar
 
 from bot.domain.flags import Flags
+from bot.domain.monitors import AlertmanagerPeer, Labelling, PrometheusSource
 
 _RANGE = re.compile(r"(?P<stem>[a-z_.-]*?)(?P<first>\d+)-(?:(?P=stem))?(?P<last>\d+)", re.IGNORECASE)
 
@@ -249,6 +250,8 @@ class Fleet:
     target: float | None = None
     limits: Limits = field(default_factory=Limits)
     routers: tuple[Router, ...] = ()
+    prometheus: PrometheusSource | None = None
+    alertmanager: AlertmanagerPeer | None = None
     teams: tuple[Team, ...] = ()
 
     def server(self, name: str) -> Server:
@@ -262,6 +265,13 @@ class Fleet:
     def router(self, name: str) -> Router:
         """The router of that name; KeyError when there is none."""
         return _named(self.routers, name)
+
+    def labelled(self, labelling: Labelling) -> dict[str, str]:
+        """The servers' names by the values of the label that tells them apart."""
+        return {
+            labelling.value(name=one.name, host=one.host, port=one.port, address=one.address): one.name
+            for one in self.servers
+        }
 
     def profile(self, name: str) -> Profile | None:
         """The profile of that name, whatever its case."""

@@ -31,7 +31,8 @@ class Grammar:
     ``options`` are words that begin with dashes; ``words`` are sub-commands ("stop", "start"); ``recalls`` means
     that without a target the last one named in the thread, or lately in the channel, is meant; ``rest`` is how many
     words are taken as they stand (more are talk). ``flags`` are the launch flags that may be typed along.
-    ``when`` takes words that say when ("2h", "03:12"), ``because`` a reason up to the end. ``lasts`` takes, behind the
+    ``when`` takes words that say when ("2h", "03:12"), ``because`` a reason up to the end, ``alerts`` ids of
+    alerts. ``lasts`` takes, behind the
     targets, until when ("until 9:00", "for 30m", "2h"), and behind that a reason up to the end. ``operations``
     takes ids of operations ("op-12") as words. With ``first`` one
     of these words comes first, and a sentence with unknown words in it is talk.
@@ -44,6 +45,7 @@ class Grammar:
     recalls: bool = False
     when: bool = False
     because: bool = False
+    alerts: bool = False
     lasts: bool = False
     operations: bool = False
     rest: int = 0
@@ -74,4 +76,5 @@ class Words:
     flags: Flags = Flags()
     rest: str = ""
     when: str = ""
+    alerts: tuple[str, ...] = ()
     is_question: bool = False

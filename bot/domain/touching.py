@@ -40,7 +40,9 @@ def touched(decision: Decision, words: Words, world: World) -> frozenset[str] | 
             return of_plan(decision, world.fleet, world.operations)
         case Adopt(processes):
             return frozenset(server for server, _process in processes)
-        case SilenceAlerts(servers, _, _) | UnsilenceAlerts(servers) | PutHold(servers, _, _):
+        case SilenceAlerts() | UnsilenceAlerts():
+            return _of_alerts(decision.servers, decision.alerts, world)
+        case PutHold(servers, _, _):
             return frozenset(servers) or everything(world.fleet)
         case EndHold(holds, servers):
             return frozenset(servers or (name for one in world.holds if one.id in holds for name in one.servers))
@@ -63,6 +65,13 @@ def of_plan(plan: Plan, fleet: Fleet, operations: Iterable[Operation] = ()) -> f
 def _of_alert(id_: str | None, world: World) -> frozenset[str]:
     alert = world.book.get(id_ or newest_firing(world.book) or "")
     return frozenset(alert.servers if alert is not None else ()) or everything(world.fleet)
+
+
+def _of_alerts(servers: Sequence[str], ids: Sequence[str], world: World) -> frozenset[str]:
+    """These servers and those of these alerts; none of either is everything, and so is an alert about no server."""
+    if not ids:
+        return frozenset(servers) or everything(world.fleet)
+    return frozenset(servers).union(*(_of_alert(id_, world) for id_ in ids))
 
 
 def theirs_to_end(fleet: Fleet, user: str, channel: str, open_: Sequence[Ended]) -> list[Ended]:

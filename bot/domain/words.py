@@ -26,6 +26,7 @@ LONGEST = 400
 """Characters; what is longer is not a command."""
 
 _ENDING = "?!.,;:"
+_ALERT = re.compile(r"[a-z_]{1,30}-\d{1,9}", re.ASCII)
 _ANYBODYS = frozenset({"all", "everything", "fleet"})
 """Targets that people also say to each other: beside words that nobody knows, they do not make it a command."""
 _PLAIN_SPEECH = re.compile(
@@ -205,6 +206,8 @@ class _Reading:
             self.values = replace(self.values, job=job.name)
         elif grammar.flags and (flag := _typed_flag(word, token, grammar.flags)) is not None:
             self.values = replace(self.values, flags=self.values.flags.merged(flag))
+        elif grammar.alerts and _ALERT.fullmatch(word):
+            self.values = replace(self.values, alerts=(*self.values.alerts, word))
         elif grammar.when and is_moment(word):
             self.values = replace(self.values, when=f"{self.values.when} {word}".strip())
         elif grammar.number and re.fullmatch(r"\d{1,7}", word) and self.values.number is None:

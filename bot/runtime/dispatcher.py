@@ -379,13 +379,21 @@ class Dispatcher:
             case AckAlert(wanted):
                 seen = await self.alarms.ack(wanted, by)
                 told = f"Seen by {by}: {seen.id}."
-            case SilenceAlerts(servers, length, because):
-                await self.alarms.silence(frozenset(servers), length, by, because)
-                told = f"Silent about {', '.join(servers)} for {span(length)}."
-            case UnsilenceAlerts(servers):
-                await self.alarms.unsilence(frozenset(servers))
-                told = "No longer silent" + (f" about {', '.join(servers)}." if servers else ".")
+            case SilenceAlerts(servers, length, _, ids):
+                await self._silence(self.alarms, change, by)
+                told = f"Silent about {', '.join((*servers, *ids))} for {span(length)}."
+            case UnsilenceAlerts(servers, ids):
+                await self.alarms.unsilence(frozenset(servers), frozenset(ids))
+                named = ", ".join((*servers, *ids))
+                told = "No longer silent" + (f" about {named}." if named else ".")
         await self._post(event.place, says(told))
+
+    async def _silence(self, alarms: Alarms, change: SilenceAlerts, by: str) -> None:
+        """Servers and single alerts are silences of their own: each ends by itself."""
+        if change.servers:
+            await alarms.silence(frozenset(change.servers), change.length, by, change.because)
+        for one in change.alerts:
+            await alarms.silence(frozenset(), change.length, by, change.because, frozenset({one}))
 
     async def _wish(self, event: Heard, change: Promise | Forget) -> None:
         if self.promises is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,9 +10,9 @@ from bot.domain.errors import ChatError, FleetError, NoSuchGroup
 from bot.domain.facts import Sight
 from bot.domain.fleet import Fleet, Role, Server
 from bot.domain.needs import Needs
-from bot.domain.phrases import count
+from bot.domain.phrases import count, span
 from bot.domain.routing import Standing, of_server, standing
-from bot.ports import Clock, Eyes, Groups, Hands, Routers
+from bot.ports import Clock, Eyes, Groups, Hands, Metrics, Routers, Silencer
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +112,40 @@ async def _look_at_programs(servers: Sequence[Server], hands: Hands) -> list[Fin
             names = sum("=" not in one for one in flags)
             findings.append(good(f"{server.host}: {server.engine} {version}, {count(names, 'flag')}"))
     return findings
+
+
+async def look_at_prometheus(fleet: Fleet, metrics: Metrics) -> list[Finding]:
+    """Whether Prometheus answers, and has every server among its targets, with its metrics."""
+    source, advice = fleet.prometheus, "docs/prometheus.md; the fleet file's prometheus: label and value must fit"
+    if source is None:
+        return []
+    named = fleet.labelled(source.labelling)
+    try:
+        found = await metrics.scraped(source, tuple(named), frozenset())
+    except FleetError as error:
+        return [bad(str(error), "docs/prometheus.md")]
+    missing = [f'{source.labelling.label}="{value}"' for value in named if value not in found]
+    if missing:
+        return [bad(f"Prometheus has no target {', '.join(missing[:3])}{' …' if len(missing) > 3 else ''}", advice)]
+    spans = [one.every for one in found.values() if one.every is not None]
+    every = statistics.median_low(spans) if spans else source.scrape_interval
+    if abs(every - source.scrape_interval) > source.scrape_interval / 5:
+        said = f"Prometheus scrapes each {span(every)}, the fleet file says each {span(source.scrape_interval)}"
+        return [bad(said, f"prometheus: scrape_interval: {span(every)}")]
+    up = sum(one.is_up for one in found.values())
+    return [good(f"Prometheus at {source.url.partition('//')[2]}: {up} of {count(len(named), 'target')} up")]
+
+
+async def look_at_alertmanager(fleet: Fleet, remote: Silencer, *, has_secret: bool) -> list[Finding]:
+    """Whether Alertmanager answers, and the webhook has its secret."""
+    peer = fleet.alertmanager
+    if peer is None:
+        return []
+    findings = []
+    if peer.listen is not None and not has_secret:
+        findings.append(bad("UPBOT_WEBHOOK_SECRET is not set", "docs/prometheus.md says what it is for"))
+    try:
+        await remote.silences(peer)
+    except FleetError as error:
+        return [*findings, bad(str(error), "docs/prometheus.md")]
+    return [*findings, good(f"Alertmanager at {peer.url.partition('//')[2]} answers")]

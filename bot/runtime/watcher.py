@@ -26,10 +26,12 @@ from bot.domain.plan import ResumeJob, StopJob
 from bot.domain.readiness import Readiness, judge
 from bot.domain.watching import alerts
 from bot.domain.watching.alerts import Alert, Book, Change, Did, Silence
+from bot.domain.watching.causes import Cause
 from bot.domain.watching.limits import Limits
 from bot.domain.watching.samples import JobSample, Reading, Sample
 from bot.domain.watching.watch import Watch
 from bot.ports import Chat, Clock, Eyes, Operations, Place, Ref, Samples
+from bot.runtime.complaint import Complaint
 from bot.runtime.executor import Executor
 from bot.runtime.gallery import Gallery
 from bot.runtime.heartbeat import Heart
@@ -40,10 +42,10 @@ _log = structlog.get_logger(__name__)
 ROUND = timedelta(seconds=5)
 GPU_ROUNDS = 6
 KEEP_LEARNED = timedelta(minutes=5)
-BLIND_AFTER = timedelta(minutes=1)
 LOOK_BACK = 100
 """Operations in which it is looked for who stopped a server."""
 REDRAW = timedelta(seconds=60)
+OLDEST = 60.0
 
 
 class Keep(Protocol):
@@ -94,9 +96,9 @@ class Watcher:
         self._told: dict[str, _Told] = {}
         self._round = 0
         self._kept_at: datetime | None = None
+        self._blindness = Complaint(self.say, clock, text.blind, text.sees_again)
+        self._hindered = Complaint(self.say, clock, text.hindrance, text.hindrance_over)
         self._alive_at: dict[str, datetime] = {}
-        self._blind_since: datetime | None = None
-        self._is_blind_told = False
         self._limits: dict[str, tuple[tuple[str, ...], float | None]] = {}
         self._faults: dict[str, GpuFault] = {}
         self._troubled: frozenset[str] = frozenset()
@@ -106,6 +108,13 @@ class Watcher:
         self.samples: Samples | None = None
         self.gallery: Gallery | None = None
         self.heart: Heart | None = None
+        self.pace: Callable[[], timedelta] = timedelta
+        """How far apart readings are at least, where somebody else reads the servers for us."""
+        self.hindrance: Callable[[], str | None] = lambda: None
+        """Why the eyes see less well than they were to."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when alerts or silences have changed."""
+        self._looked_at: datetime | None = None
         self.when_seen: Callable[[Sight], None] = lambda _sight: None
         """Whoever else is to know what each look has shown."""
 
@@ -113,6 +122,11 @@ class Watcher:
     def book(self) -> Book:
         """All alerts and silences."""
         return self._watch.book
+
+    @property
+    def planned(self) -> frozenset[str]:
+        """The servers that an operation works on, or did a moment ago."""
+        return self._watch.planned()
 
     def load(self) -> None:
         """Know again what was told and learned before the bot ended; what can't be read is learned anew."""
@@ -136,6 +150,9 @@ class Watcher:
 
     async def _look(self) -> None:
         fleet, now = self._fleet(), self._clock.now()
+        if self._looked_at is not None and timedelta() <= now - self._looked_at < self.pace() - ROUND / 2:
+            return
+        self._looked_at = now
         # Who fell into trouble just now may have lost its GPU: that is asked at once, not half a minute later.
         needs = Needs(load=True, log=True, gpu=self._round % GPU_ROUNDS == 0 or self._asks_kernel)
         self._round += 1
@@ -146,6 +163,7 @@ class Watcher:
         self._mind_trouble(sight)
         reading = self._reading(sight, fleet)
         await self._mind_blindness(reading, sight)
+        await self._hindered.mind(self.hindrance())
         if not reading.servers and fleet.servers:
             return
         self.seen_at = self._clock.now()
@@ -231,6 +249,7 @@ class Watcher:
             process=process.identity if process is not None else None,
             is_starting=readiness is Readiness.STARTING,
             is_dead=is_dead,
+            age=_age(facts, now),
             why=verdict.reason if is_dead and verdict.reason != "no process" else None,
             fault_code=fault.code if fault is not None else None,
             fault_gpu=fault.gpu if fault is not None else None,
@@ -238,17 +257,9 @@ class Watcher:
         )
 
     async def _mind_blindness(self, reading: Reading, sight: Sight) -> None:
-        now = self._clock.now()
-        if reading.servers or not reading.expected:
-            if self._is_blind_told and self._blind_since is not None:
-                await self._say(text.sees_again(now - self._blind_since))
-            self._blind_since, self._is_blind_told = None, False
-            return
-        self._blind_since = self._blind_since or now
-        if not self._is_blind_told and now - self._blind_since >= BLIND_AFTER:
-            why = next((one.unreachable for one in sight.servers.values() if one.unreachable), "nothing answers")
-            self._is_blind_told = True
-            await self._say(text.blind(now - self._blind_since, why))
+        is_blind = not reading.servers and bool(reading.expected)
+        why = next((one.unreachable for one in sight.servers.values() if one.unreachable), "nothing answers")
+        await self._blindness.mind(why if is_blind else None)
 
     # What is told
 
@@ -257,7 +268,7 @@ class Watcher:
         for change in changes:
             _log.info("alert", did=change.did.value, cause=change.alert.cause.value, servers=change.servers)
             if change.did is Did.NOTE:
-                await self._say(text.note(change.alert, self._everyone))
+                await self.say(text.note(change.alert, self._everyone))
             else:
                 await self._tell_one(change)
         for one in self._watch.book.alerts:
@@ -269,6 +280,7 @@ class Watcher:
                 self._save(self._watch.book)
             except StoreError as error:
                 _log.warning("alerts_not_kept", error=str(error))
+            self.on_change()
         self._keep_ended(changes)
 
     async def _tell_one(self, change: Change) -> None:
@@ -282,7 +294,7 @@ class Watcher:
                 if ref is not None:
                     self._told[one.id].refs[place.channel] = ref
             self._told[one.id].at = self._clock.now()
-            if self.gallery is not None:
+            if self.gallery is not None and (one.servers or one.cause is not Cause.FOREIGN):
                 self.gallery.show_alert(one, list(self._told[one.id].refs.values()))
             return
         await self._draw(one)
@@ -318,7 +330,7 @@ class Watcher:
             Place(next(iter(channel.ids), channel.name)) for channel in self._fleet().channels if channel.gets_alerts
         ]
 
-    async def _say(self, message: Message) -> None:
+    async def say(self, message: Message) -> None:
         for place in self._places:
             await self._post(place, message)
 
@@ -342,24 +354,39 @@ class Watcher:
             raise UserError(f"there is no alert {wanted}") from error
         except ValueError as error:
             raise UserError(f"alert {wanted} is over, or not told yet") from error
-        await self._changed(book, changes)
+        await self.change(book, changes)
         return next(one for one in book.alerts if one.id == wanted)
 
-    async def silence(self, servers: frozenset[str], length: timedelta, by: str, because: str) -> Silence:
-        """Say nothing of these servers for a while."""
+    async def silence(
+        self,
+        servers: frozenset[str],
+        length: timedelta,
+        by: str,
+        because: str,
+        ids: frozenset[str] = frozenset(),
+    ) -> Silence:
+        """Say nothing of these servers, or of the alerts of these ids, for a while. UserError when there is no such."""
+        for one in ids:
+            if self._watch.book.get(one) is None:
+                raise UserError(f"there is no alert {one}")
         now = self._clock.now()
-        new = Silence(f"s-{int(now.timestamp())}", now + length, by, now, because, servers)
-        await self._changed(*alerts.silence(self._watch.book, new))
+        number = int(now.timestamp())
+        while any(one.id == f"s-{number}" for one in self._watch.book.silences):
+            number += 1
+        new = Silence(f"s-{number}", now + length, by, now, because, servers, alerts=ids)
+        await self.change(*alerts.silence(self._watch.book, new))
         return new
 
-    async def unsilence(self, servers: frozenset[str]) -> None:
-        """End the silences about these servers, or all."""
-        await self._changed(*alerts.unsilence(self._watch.book, servers, self._clock.now()))
+    async def unsilence(self, servers: frozenset[str], ids: frozenset[str] = frozenset()) -> None:
+        """End the silences about these servers and alerts, or all."""
+        await self.change(*alerts.unsilence(self._watch.book, servers, self._clock.now(), ids))
 
-    async def _changed(self, book: Book, changes: Sequence[Change]) -> None:
+    async def change(self, book: Book, changes: Sequence[Change]) -> None:
+        """Keep a book that somebody has gone on with, and tell what changed in it. StoreError when it can't be kept."""
         self._save(book)
         self._watch.book = book
         await self._tell(changes)
+        self.on_change()
 
     # What is kept
 
@@ -396,6 +423,13 @@ class Watcher:
             self._keep.put("learned", json.dumps(self._watch.dump()))
         except StoreError as error:
             _log.warning("learned_not_kept", error=str(error))
+
+
+def _age(facts: ServerFacts, now: datetime) -> float | None:
+    """How many seconds old the numbers are, where somebody else has read them; its clock may differ a little."""
+    if facts.read_at is None:
+        return None
+    return min(max((now - facts.read_at).total_seconds(), 0.0), OLDEST)
 
 
 def _job_sample(facts: JobFacts) -> JobSample:

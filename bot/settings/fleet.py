@@ -23,7 +23,7 @@ from bot.domain.fleet import (
     Team,
 )
 from bot.ports import TransportKind
-from bot.settings import clashes, naming, servers
+from bot.settings import clashes, monitors, naming, servers
 from bot.settings.blame import blamed
 from bot.settings.document import Document, Path_, nearest
 from bot.settings.hops import hops
@@ -57,6 +57,11 @@ def build(document: Document, known: Known) -> Fleet:
         jobs=tuple(_job(document, name, one, file) for name, one in file.jobs.items()),
         target=file.target,
         limits=Limits(**{key: getattr(file.limits, key) for key in type(file.limits).model_fields}),
+    )
+    fleet = replace(
+        fleet,
+        prometheus=monitors.prometheus(document, file, fleet),
+        alertmanager=monitors.alertmanager(document, file, fleet),
     )
     fleet = replace(fleet, channels=tuple(_channel(document, name, file, fleet) for name in file.channels))
     granting = _Granting(document, fleet)

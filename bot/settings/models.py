@@ -20,6 +20,10 @@ FlagSet = Annotated[words.FlagChoice, PlainValidator(words.flags)]
 LauncherChoice = Annotated[words.LauncherChoice, PlainValidator(words.launcher)]
 Memberships = Annotated[tuple[words.Member, ...], PlainValidator(words.members)]
 Variable = Annotated[str, PlainValidator(words.variable)]
+Url = Annotated[str, PlainValidator(words.url)]
+LabelName = Annotated[str, PlainValidator(words.label_name)]
+Labels = Annotated[dict[str, str], PlainValidator(words.labels)]
+Listen = Annotated[tuple[str, int] | None, PlainValidator(words.listen)]
 Environment = Annotated[dict[str, str], PlainValidator(words.environment)]
 
 
@@ -291,6 +295,46 @@ class LimitsSection(Section):
     )
 
 
+class PrometheusSection(Section):
+    """A Prometheus that the watch reads instead of the servers; its auth is in the environment."""
+
+    url: Url = Field(description="Where it is: `http://prometheus:9090`, with its path prefix if it has one.")
+    label: LabelName = Field("instance", description="The label that tells servers apart.")
+    value: str = Field(
+        "{host}:{port}",
+        min_length=1,
+        description="What that label is for a server: `{name}`, `{host}`, `{port}` and `{address}` are filled in.",
+    )
+    only: Labels = Field({}, description="Labels that every series must have: `{cluster: a}`.")
+    scrape_interval: Span = Field(timedelta(seconds=15), description="How often it scrapes the servers.")
+    timeout: Span = Field(timedelta(seconds=3), description="How long a query may take.")
+    when_away: Literal["look", "wait"] = Field(
+        "look", description="While it can't be read, the bot looks at all servers itself, or says that it is blind."
+    )
+
+
+class AlertmanagerSection(Section):
+    """An Alertmanager whose alerts are shown and whose silences are set; its auth is in the environment."""
+
+    url: Url = Field(description="Where it is: `http://alertmanager:9093`, with its path prefix if it has one.")
+    label: LabelName | None = Field(
+        None, description="The label that tells servers apart; without it that of `prometheus`, or `instance`."
+    )
+    value: str | None = Field(
+        None, min_length=1, description="What that label is for a server; without it as in `prometheus`."
+    )
+    send: bool = Field(default=False, description="Whether the bot's own alerts are sent there.")
+    listen: Listen = Field(
+        ("127.0.0.1", 9099),
+        description="Where its webhook is listened for (path `/alertmanager`); `false`: nowhere.",
+    )
+    timeout: Span = Field(timedelta(seconds=3), description="How long a request may take.")
+    watchdog: str | None = Field(
+        None, min_length=1, description="The name of the alert that always fires: that it is missing is told."
+    )
+    watchdog_within: Span = Field(timedelta(minutes=10), description="How often that must be heard at least.")
+
+
 class FleetFile(Section):
     """The whole file."""
 
@@ -309,3 +353,9 @@ class FleetFile(Section):
         None, gt=0, description="The tokens a second that the whole fleet is expected to decode."
     )
     limits: LimitsSection = Field(LimitsSection(), description="Spans and rules of the whole fleet.")
+    prometheus: PrometheusSection | None = Field(
+        None, description="A Prometheus that the watch reads instead of the servers."
+    )
+    alertmanager: AlertmanagerSection | None = Field(
+        None, description="An Alertmanager whose alerts are shown and whose silences are set."
+    )

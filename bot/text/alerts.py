@@ -27,6 +27,7 @@ def alert(one: Alert, everyone: Sequence[str], now: datetime, last_change: Opera
     words = _WORDS[one.cause](one.evidence)
     lasted = span((one.resolved_at or now) - one.since)
     if one.state is State.RESOLVED:
+        words = _WORDS[one.cause]({**one.evidence, "is_over": False})
         before = (line("before: ", words[0]), *words[1:]) if words else ()
         return Message(_over(one, everyone, lasted), (Lines(before),) if before else ())
     head = line("🔴 ", bold(alert_title(one, everyone)), f" for {lasted}")
@@ -74,10 +75,12 @@ def _buttons(one: Alert) -> list[Button]:
     buttons = [] if one.state is State.ACKED else [Button("Ack", Says(f"ack {one.id}"))]
     if one.cause is Cause.JOB_STALLED:
         return [*buttons, Button("Job", Says("job"))]
-    if one.state is not State.SILENCED and targets:
-        buttons.append(Button("Silence 1 h", Says(f"silence {targets} 1h")))
+    if one.state is not State.SILENCED and (targets or one.cause is Cause.FOREIGN):
+        buttons.append(Button("Silence 1 h", Says(f"silence {targets or one.id} 1h")))
+    if one.cause is Cause.FOREIGN and not targets:
+        return buttons
     buttons.append(Button("Why", Says(f"why {targets}".strip())))
-    if len(one.servers) == 1:
+    if len(one.servers) == 1 and (one.cause is not Cause.FOREIGN or one.evidence.get("cause")):
         buttons.append(Button(f"Restart {targets}…", Says(f"restart {targets}")))
     return buttons
 
@@ -89,14 +92,35 @@ def told(change: Change, everyone: Sequence[str], now: datetime) -> Message:
     words = {
         Did.FIRING: alert_title(one, everyone, change.servers),
         Did.JOINED: f"{concerned(change.servers, everyone)} too",
-        Did.RESOLVED: f"recovered after {lasted}",
+        Did.RESOLVED: _recovered(one, lasted),
         Did.RETURNED: f"{alert_title(one, everyone, change.servers)} again, {lasted} after it began",
         Did.ACKED: f"seen by {one.acked_by}",
         Did.SILENCED: "silenced",
         Did.UNSILENCED: "no longer silenced",
+        Did.CONFIRMED: f"Alertmanager and our own look say the same: {alert_title(one, everyone)}",
+        Did.DOUBTED: _doubt(change, everyone),
         Did.NOTE: alert_title(one, everyone),
     }[change.did]
     return says(words)
+
+
+def _recovered(one: Alert, lasted: str) -> str:
+    is_seen = one.cause is not Cause.FOREIGN or one.servers or one.evidence.get("is_checked")
+    return f"recovered after {lasted}" if is_seen else f"over after {lasted}, says Alertmanager; nothing to check it by"
+
+
+def _doubt(change: Change, everyone: Sequence[str]) -> str:
+    """Why what an Alertmanager calls resolved is not told as recovered."""
+    one = change.alert
+    claim = "Alertmanager says resolved, but"
+    if one.cause is not Cause.FOREIGN:
+        return f"{claim} our own look does not: not recovered"
+    if change.servers:
+        verb = "does" if len(change.servers) == 1 else "do"
+        return f"{claim} {concerned(change.servers, everyone)} {verb} not answer: not recovered"
+    away = one.evidence.get("away")
+    some = ", ".join(away[:4]) if isinstance(away, tuple) else "it"
+    return f"{claim} {some} can't be scraped: not recovered"
 
 
 def note(one: Alert, everyone: Sequence[str]) -> Message:
@@ -113,6 +137,38 @@ def blind(since: timedelta, why: str) -> Message:
 def sees_again(after: timedelta) -> Message:
     """Said when it can look again."""
     return says("🟢 ", bold("I see again"), f", after {span(after)}")
+
+
+def hindrance(since: timedelta, why: str) -> Message:
+    """Said when the watcher has to look in another way than it was told to."""
+    return says("🟡 ", bold(why), f", for {span(since)}")
+
+
+def hindrance_over(after: timedelta) -> Message:
+    """Said when that is over."""
+    return says("🟢 ", bold("Prometheus tells all again"), f", after {span(after)}")
+
+
+def no_watchdog(name: str, since: timedelta) -> Message:
+    """Said when the alert that always fires is not heard any more: then no other would be either."""
+    return says(
+        "🟡 ", bold(f"no {name} from Alertmanager"), f" for {span(since)}: its other alerts may not come either"
+    )
+
+
+def watchdog_back(name: str, after: timedelta) -> Message:
+    """Said when it is heard again."""
+    return says("🟢 ", bold(f"{name} is heard again"), f", after {span(after)}")
+
+
+def out_of_step(since: timedelta, why: str) -> Message:
+    """Said when silences and alerts do not reach the Alertmanager."""
+    return says("🟡 ", bold(why), f", for {span(since)}: silences are set there when it is back")
+
+
+def in_step(after: timedelta) -> Message:
+    """Said when they do again."""
+    return says("🟢 ", bold("Alertmanager is back"), f", after {span(after)}: all silences are set there")
 
 
 # The evidence
@@ -191,6 +247,17 @@ def _leak(evidence: Mapping[str, Value]) -> list[Line]:
     return [line(f"{used} of {limit}, {_said(evidence, 'bytes_an_hour', _bytes)} more each hour: full in {full}")]
 
 
+def _foreign(evidence: Mapping[str, Value]) -> list[Line]:
+    summary, severity, firing = (evidence.get(key) for key in ("summary", "severity", "firing"))
+    lines = [line(str(summary))] if summary else []
+    parts = ["from Alertmanager", *([str(severity)] if severity else [])]
+    if isinstance(firing, int) and firing > 1:
+        parts.append(f"{firing} fire")
+    if evidence.get("is_over"):
+        parts.append("it says resolved, we do not see that" if evidence.get("is_doubted") else "resolved, it says")
+    return [*lines, line(" · ".join(parts))]
+
+
 def _job(evidence: Mapping[str, Value]) -> list[Line]:
     done, total = _number(evidence, "done"), _number(evidence, "total")
     if done is None:
@@ -215,6 +282,7 @@ _WORDS: Mapping[Cause, Callable[[Mapping[str, Value]], list[Line]]] = {
     Cause.CLOCK_LIMITED: _clocks,
     Cause.MEMORY_LEAK: _leak,
     Cause.JOB_STALLED: _job,
+    Cause.FOREIGN: _foreign,
     Cause.JOB_FINISHED: _job,
     Cause.PROMPT_HEAVY: lambda e: [
         line(f"prompts are {_said(e, 'times_the_usual_prompts')} times the usual; {_said(e, 'share', percent)} of the"),

@@ -308,5 +308,6 @@ PROOFS = {
     Cause.ERROR_RATE: is_answering,
     Cause.CLOCK_LIMITED: is_unlimited,
     Cause.MEMORY_LEAK: is_lean,
+    Cause.FOREIGN: is_up,
 }
 """What proves that each is over."""

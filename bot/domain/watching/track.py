@@ -12,6 +12,7 @@ from bot.domain.watching.timeline import FORGET_AFTER, Break
 _STEPS = 130
 _STILLS = 200
 _MANY_AT_ONCE = 8
+_SAME = 0.5
 
 
 class Step(NamedTuple):
@@ -136,13 +137,18 @@ class Track:
         self.why: str | None = None
 
     def take(self, sample: Sample | None, now: float, broken: Break) -> Raw | None:
-        """Go on to a reading; what lies between the last one and this, where a speed may be read from it."""
+        """Go on to a reading; what lies between the last one and this, where a speed may be read from it.
+
+        ``now`` is when the sample was true. What was true no later than the last one says nothing new.
+        """
         if broken is Break.GAP:
             self._forget(now)
         if sample is not None and sample.fault_age is not None:
             self.fault = Fault(now - sample.fault_age, sample.fault_code, sample.fault_gpu)
         if sample is None or sample.is_dead:
             self._miss(sample, now)
+            return None
+        if sample.age is not None and self.last is not None and now <= self._last_at + _SAME:
             return None
         self.was_lost = bool(self.misses)
         self.misses = 0

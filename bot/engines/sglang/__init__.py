@@ -36,6 +36,7 @@ class Sglang:
     load_paths = ("/metrics", "/v1/loads")
     config_paths = ("/server_info", "/get_server_info")
     """The older name logs a warning at every call since 0.5.9: it is for what answers 404 to the first."""
+    metric_names = http.WANTED
     warm_up = WarmUp(
         "/generate", b'{"text":"1 2 3","sampling_params":{"max_new_tokens":4,"temperature":0,"ignore_eos":true}}'
     )

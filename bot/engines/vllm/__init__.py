@@ -35,6 +35,7 @@ class Vllm:
     instant_paths = ("/health",)
     load_paths = ("/metrics",)
     config_paths = ("/version", "/v1/models", "/metrics")
+    metric_names = http.WANTED
     warm_up = WarmUp("/v1/completions", b'{"prompt":"1 2 3","max_tokens":4,"temperature":0,"ignore_eos":true}')
 
     kernel_caches = caches.CACHES

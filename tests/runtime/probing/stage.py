@@ -51,6 +51,7 @@ class FakeEngine:
     instant_paths = ("/ready", "/model_info")
     load_paths = ("/metrics",)
     config_paths = ("/info", "/get_info")
+    metric_names = frozenset[str]()
     kernel_caches = (KernelCache("triton", ("$TRITON_CACHE_DIR", "~/.triton/cache"), is_sure=True),)
 
     def launch_argv(self, server: Server, flags: Flags) -> tuple[str, ...]:
