@@ -26,7 +26,9 @@ from typing import Any
 from pydantic import BaseModel
 from sqlalchemy import Connection
 
-from bot.app import App, Plugins, Setup, configure_logging, locked, running, until_stopped
+from bot.app.machine import App, Plugins, running
+from bot.app.process import configure_logging, locked, until_stopped
+from bot.app.ways import Setup
 from bot.chats.slack import Slack, SlackSettings
 from bot.chats.slack.pace import Pace
 from bot.domain.fleet import Hop
@@ -243,7 +245,7 @@ class Armer:
 
 
 async def run(setup: Setup, fate: Mortality) -> None:
-    """As `bot.app.run_slack`, around the ports."""
+    """As `bot.app.ways.run_slack`, around the ports."""
     tokens, source = setup.environment.tokens, setup.source()
     kinds = {name: MortalKind(kind, fate) for name, kind in setup.plugins.transports.items()}
     plugins: Any = replace(setup.plugins, transports=kinds)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from bot.app import App, FleetSource, Plugins, running
+from bot.app.machine import App, FleetSource, Plugins, running
 from bot.chats.slack import Slack, SlackSettings
 from bot.demo.workspace import Group, Workspace
 from bot.runtime.clock import SystemClock

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bot.app import App, Setup, check, running
+from bot.app.machine import App, running
+from bot.app.ways import Setup, check
 from bot.domain.errors import ConfigError
 from tests.demo.simulation import free_port
 from tests.monitors.test_webhook import SECRET, post
