@@ -43,12 +43,12 @@ from bot.runtime.gallery import Gallery
 from bot.runtime.gathering import Gatherer
 from bot.runtime.holding import Holding
 from bot.runtime.liaison import Liaison, Remote
+from bot.runtime.promises import Promises
 from bot.runtime.questions import Desk
 from bot.runtime.roster import Roster
 from bot.runtime.scribe import Scribe
 from bot.runtime.steps import Steps
 from bot.runtime.tasks import Tasks
-from bot.runtime.teller import Teller
 from bot.runtime.watcher import ROUND, Watcher
 from bot.runtime.witness import Witness
 from bot.stores.audit import SqlAudit
@@ -285,7 +285,7 @@ class Bot:
         self.farsight.metrics = self.liaison.metrics = metrics
         self.liaison.remote = alertmanager
         self.watcher.on_change = self._wake_liaison
-        self.teller = Teller(
+        self.promises = Promises(
             get_fleet,
             SqlWishes(self.database),
             operations,
@@ -309,7 +309,7 @@ class Bot:
             self.changes,
             book=lambda: self.watcher.book,
             samples=self.samples,
-            wishes=self.teller.of,
+            wishes=self.promises.of,
             holds=self.holding.live,
         )
         self.dice = dice or SeededDice()
@@ -332,7 +332,7 @@ class Bot:
         )
         self.watcher.samples, self.watcher.gallery = self.samples, gallery
         self.dispatcher.alarms, self.dispatcher.charts = self.watcher, gallery
-        self.watcher.when_seen, self.dispatcher.promises = self.teller.take, self.teller
+        self.watcher.when_seen, self.dispatcher.promises = self.promises.take, self.promises
         self.dispatcher.holding = self.holding
 
     def _wake_liaison(self) -> None:
@@ -432,7 +432,7 @@ class Bot:
         bot.executor.resume()
         bot.watcher.load()
         bot.liaison.load()
-        bot.teller.load(lambda wish: is_caller(wish.where.channel))
+        bot.promises.load(lambda wish: is_caller(wish.where.channel))
         return bot
 
 

@@ -35,6 +35,7 @@ from bot.runtime.holding import Holding
 from bot.runtime.jobs import FleetJobs
 from bot.runtime.liaison import Liaison
 from bot.runtime.prober import Prober
+from bot.runtime.promises import Promises
 from bot.runtime.questions import Desk
 from bot.runtime.reach import Reach
 from bot.runtime.reporter import Reporter
@@ -43,7 +44,6 @@ from bot.runtime.schedule import SystemSchedule
 from bot.runtime.scribe import Scribe
 from bot.runtime.steps import Steps
 from bot.runtime.tasks import Tasks
-from bot.runtime.teller import Teller
 from bot.runtime.watcher import ROUND, Watcher
 from bot.runtime.witness import Witness
 from bot.settings import MonitorKeys
@@ -174,7 +174,7 @@ class App:
         self.holding = Holding(
             fleet, SqlHolds(database), self.executor, self.switchboard, clock, self.tasks, self.scribe
         )
-        self.teller = Teller(
+        self.promises = Promises(
             fleet,
             SqlWishes(database),
             self.operations,
@@ -198,7 +198,7 @@ class App:
             changes,
             book=lambda: self.watcher.book,
             samples=self.samples,
-            wishes=self.teller.of,
+            wishes=self.promises.of,
             holds=self.holding.live,
         )
         self.desk = Desk(
@@ -217,7 +217,7 @@ class App:
             fleet,
             commands,
             clock,
-            self.teller,
+            self.promises,
         )
         gallery = Gallery(
             fleet,
@@ -231,7 +231,7 @@ class App:
         )
         self.reporter = Reporter(fleet, self.witness, self.samples, lambda: self.watcher.book, self.switchboard, clock)
         self.watcher.samples, self.watcher.gallery = self.samples, gallery
-        self.watcher.when_seen, self.dispatcher.promises = self.teller.take, self.teller
+        self.watcher.when_seen, self.dispatcher.promises = self.promises.take, self.promises
         self.dispatcher.alarms, self.dispatcher.charts = self.watcher, gallery
         self.dispatcher.holding = self.holding
         self.is_chat_connected: Callable[[], bool] = lambda: True
@@ -248,7 +248,7 @@ class App:
         resumed = self.executor.resume()
         if socket is not None:
             self._doorway = await self.door.serve(socket)
-            self.teller.load(lambda wish: is_caller(wish.where.channel))
+            self.promises.load(lambda wish: is_caller(wish.where.channel))
             self.watcher.heart = Heart(socket.with_name(HEARTBEAT), self.clock, self.is_chat_connected)
             self.schedule.every(ROUND, self.watcher.round, name="watch")
             self.schedule.every(REFRESH, self.roster.refresh, name="teams")

@@ -30,8 +30,8 @@ from bot.domain.operation import Asked, State
 from bot.ports import Chat, Clock, Heard, Operations, Place, Questions, Ref
 from bot.runtime.dispatcher import Asker, Dispatcher
 from bot.runtime.executor import Executor
+from bot.runtime.promises import Promises
 from bot.runtime.questions import Desk
-from bot.runtime.teller import Teller
 from bot.text.questions import CONFIRM
 
 _log = structlog.get_logger(__name__)
@@ -165,7 +165,7 @@ class Door:
     fleet: Callable[[], Fleet]
     commands: tuple[Command, ...]
     clock: Clock
-    teller: Teller
+    promises: Promises
 
     async def serve(self, path: Path) -> asyncio.Server:
         """Listen on a socket that only this login can open."""
@@ -236,12 +236,12 @@ class Door:
             operation = None
             if is_waiting:
                 is_ok, operation = await self._wait(place, is_ok=is_ok)
-            elif self.teller.leave(place):
+            elif self.promises.leave(place):
                 await self.switchboard.post(place, says("Who does not wait is not told: it is forgotten."))
                 is_ok = False
             await send(self._result(asker, caller, operation, is_ok=is_ok))
         finally:
-            self.teller.leave(place)
+            self.promises.leave(place)
             self.switchboard.leave(place)
         return is_ok
 
@@ -270,10 +270,10 @@ class Door:
         while live := self.executor.untold():
             await self.clock.sleep(POLL)
             is_ok = all(one.id in self._done() for one in live)
-        while self.teller.waits_in(place):
-            await self.teller.look()
+        while self.promises.waits_in(place):
+            await self.promises.look()
             await self.clock.sleep(LOOK_AGAIN)
-        is_ok = is_ok and self.teller.came_true_in(place)
+        is_ok = is_ok and self.promises.came_true_in(place)
         await send(self._result(asker, caller, None, is_ok=is_ok))
         return is_ok
 
@@ -287,9 +287,9 @@ class Door:
         mine = [
             op.id for op in self.operations.recent(RECENT) if any(one.channel == place.channel for one in op.copies)
         ]
-        while any(op.id in mine for op in self.executor.untold()) or self.teller.waits_in(place):
+        while any(op.id in mine for op in self.executor.untold()) or self.promises.waits_in(place):
             await self.clock.sleep(POLL)
-        is_ok = is_ok and self.teller.came_true_in(place)
+        is_ok = is_ok and self.promises.came_true_in(place)
         if not mine:
             # A question that led to no operation was cancelled, expired, or its press came to nothing.
             return (is_ok and self._ended_question(place) is None), None

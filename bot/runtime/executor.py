@@ -36,10 +36,11 @@ from bot.domain.plan import (
     TakeOver,
 )
 from bot.ports import Chat, Operations, Place
+from bot.runtime.acting import Teller
 from bot.runtime.comparing import Comparer
 from bot.runtime.ledger import Ledger, Live
 from bot.runtime.scribe import Scribe
-from bot.runtime.steps import Steps, Teller
+from bot.runtime.steps import Steps
 from bot.runtime.tasks import Tasks
 from bot.runtime.telling import Narrator, StepTeller
 from bot.text import ends, progress

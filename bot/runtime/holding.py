@@ -25,9 +25,9 @@ from bot.domain.phrases import span
 from bot.domain.plan import StartServers, TakeOver
 from bot.engines._reading.redact import redact
 from bot.ports import Chat, Clock, Holds, Place
+from bot.runtime.acting import Teller
 from bot.runtime.executor import Executor
 from bot.runtime.scribe import Scribe
-from bot.runtime.steps import Teller
 from bot.runtime.tasks import Tasks
 
 _log = structlog.get_logger(__name__)

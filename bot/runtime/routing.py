@@ -30,7 +30,8 @@ from bot.runtime.probing.recognition import token_of
 _log = structlog.get_logger(__name__)
 
 if TYPE_CHECKING:
-    from bot.runtime.steps import Steps, Teller
+    from bot.runtime.acting import Teller
+    from bot.runtime.steps import Steps
 
 POLL = timedelta(seconds=1)
 PATIENCE = timedelta(seconds=15)

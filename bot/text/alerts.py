@@ -27,7 +27,8 @@ def alert(one: Alert, everyone: Sequence[str], now: datetime, last_change: Opera
     words = _WORDS[one.cause](one.evidence)
     lasted = span((one.resolved_at or now) - one.since)
     if one.state is State.RESOLVED:
-        words = _WORDS[one.cause]({**one.evidence, "is_over": False})
+        # What people have read, not the numbers of the recovery that went on already when it was last found.
+        words = _WORDS[one.cause]({**(one.first or one.evidence), "is_over": False})
         before = (line("before: ", words[0]), *words[1:]) if words else ()
         return Message(_over(one, everyone, lasted), (Lines(before),) if before else ())
     head = line("🔴 ", bold(alert_title(one, everyone)), f" for {lasted}")

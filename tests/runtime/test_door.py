@@ -35,7 +35,7 @@ def with_door(bot: Bot) -> Door:
         lambda: bot.fleet_value,
         (),
         bot.clock,
-        bot.teller,
+        bot.promises,
     )
 
 

@@ -314,7 +314,7 @@ def test_wishes_that_come_in_one_breath_are_no_more_than_ten() -> None:
             bot.say(f"tell me when gpu{number} up")
             bot.say(f"tell me when gpu{number},gpu{(number + 1) % 8} up")
         await bot.advance(3)
-        assert len(bot.teller.of("U1")) == 10
+        assert len(bot.promises.of("U1")) == 10
 
     talk(scenario)
 
@@ -339,11 +339,11 @@ def test_a_wish_in_a_channel_that_takes_nothing_any_more_is_given_up() -> None:
         bot.fleet.die("gpu0")
         await bot.answer("tell me when gpu0 up", channel="C9", mentions=True, within=3)
         bot.fleet.run("gpu0")
-        bot.teller.chat = chat  # type: ignore[assignment]
+        bot.promises.chat = chat  # type: ignore[assignment]
         for _ in range(26 * 60):
-            bot.teller.take(await bot.executor.look(bot.fleet_value.servers))
+            bot.promises.take(await bot.executor.look(bot.fleet_value.servers))
             await bot.advance(60)
-        assert bot.teller.of("U1") == ()
+        assert bot.promises.of("U1") == ()
         assert chat.tries < 200
 
     talk(scenario)

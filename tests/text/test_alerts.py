@@ -40,6 +40,7 @@ def test_each_end_is_told_as_a_person_would():
             "error_rate": "🟢 gpu3 answers without errors after 4 m of errors",
             "gpu_clock_limited": "🟢 gpu3: GPU clock free again after 4 m",
             "memory_leak": "🟢 gpu3: host memory grows no more after 4 m",
+            "alertmanager": "🟢 an alert: gpu3: over after 4 m",
         }
     )
 

@@ -80,7 +80,8 @@ class Alert:
 
     ``found`` counts readings in a row that found it while pending, ``proven`` those in a row that showed its end.
     ``joined`` are the servers that came later, in the order of ``servers``' end. ``after`` are the numbers that were
-    seen at its end. ``groups`` are an Alertmanager's groups that tell of the same thing.
+    seen at its end, ``first`` those that it was told with. ``groups`` are an Alertmanager's groups that tell of the same
+    thing.
     """
 
     id: str
@@ -99,6 +100,7 @@ class Alert:
     returns: int = 0
     groups: tuple[str, ...] = ()
     after: Mapping[str, Value] = field(default_factory=dict)
+    first: Mapping[str, Value] = field(default_factory=dict)
 
     @property
     def is_on(self) -> bool:
@@ -250,7 +252,7 @@ def _found(alert: Alert, findings: Sequence[Finding], at: datetime, limits: Limi
 
 
 def _fire(alert: Alert, at: datetime) -> Alert:
-    return replace(alert.to(Event.CONFIRMED), fired_at=at)
+    return replace(alert.to(Event.CONFIRMED), fired_at=at, first=alert.evidence)
 
 
 def heard(alert: Alert, silences: Sequence[Silence], at: datetime) -> Alert:

@@ -34,7 +34,7 @@ RECENT = 50
 
 
 @dataclass(slots=True)
-class Teller:
+class Promises:
     """Keeps the wishes of everybody."""
 
     fleet: Callable[[], Fleet]
