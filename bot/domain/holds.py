@@ -141,12 +141,15 @@ def _steal(holds: Iterable[Hold], wanted: AbstractSet[Claim]) -> Buttons:
     return Buttons((Button("Steal…", Says(f"steal {' '.join([*servers][:MOST_STOLEN])}")),))
 
 
-def whose_press(plan: Plan) -> str | None:
-    """Whose press a plan needs because of holds: "ana's or an admin's"; None when nobody holds anything of it."""
+def whose_press(plan: Plan, but: str | None = None) -> str | None:
+    """Whose press a plan needs because of holds: "ana's or an admin's"; None when nobody holds anything of it.
+
+    ``but`` is the asker, where somebody else must press: of a hold of theirs that is an admin.
+    """
     if not plan.held:
         return None
     holder = _holder(plan.held)
-    return f"{holder}'s or an admin's press" if holder is not None else "an admin's press"
+    return f"{holder}'s or an admin's press" if holder not in (None, but) else "an admin's press"
 
 
 def not_theirs(plan: Plan, fleet: Fleet, holds: Sequence[Hold], by: str, now: datetime) -> Message | None:

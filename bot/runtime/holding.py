@@ -213,7 +213,10 @@ class Holding:
     # Small things
 
     def _change(self, ended: Collection[str], kept: Sequence[Hold], new: Hold | None = None) -> None:
-        self._store.change(ended, [*kept, *([new] if new is not None else [])], self._clock.now())
+        written = [*kept, *([new] if new is not None else [])]
+        self._store.change(ended, written, self._clock.now())
+        behind = {*ended, *(hold.id for hold in written)}
+        self._seen = (*(one for one in self._seen or () if one.id not in behind), *written)
         for id_ in ended:
             waiting = self._waiting.pop(id_, None)
             if waiting is not None and waiting is not asyncio.current_task():

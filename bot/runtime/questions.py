@@ -153,7 +153,7 @@ class Desk:
     async def _put(self, question: Question) -> ChatError | None:
         """Post a question; why it could not be, and then it is none."""
         place = Place(question.where.channel, question.where.thread)
-        message = text.question(question, self._who_may(question.plan), question.asked_at)
+        message = text.question(question, self._who_may(question), question.asked_at)
         try:
             ref = await self._chat.post(place, message)
         except ChatError as error:
@@ -161,7 +161,9 @@ class Desk:
             return error
         where = Where(place.channel, place.thread, ref.id)
         self._placed(question.nonce, where)
-        ended = self._get(question.nonce)
+        ended = None
+        with contextlib.suppress(StoreError):  # it stands there with its buttons: a press will look again
+            ended = self._get(question.nonce)
         if ended is not None and ended.state is not Asked.OPEN:  # while it was being posted
             await self._edit(replace(ended, where=where), text.closed(ended, ended.state, ended.by))
         told = says(*message.headline, " A person must press in the channel; waiting.")
@@ -412,9 +414,9 @@ class Desk:
         except ChatError as error:
             _log.warning("question_not_edited", error=str(error))
 
-    def _who_may(self, plan: Plan) -> str:
-        is_double = plan.verb in self._gatherer.fleet().limits.two_persons
-        if (holders := whose_press(plan)) is not None:
+    def _who_may(self, question: Question) -> str:
+        is_double = question.plan.verb in self._gatherer.fleet().limits.two_persons
+        if (holders := whose_press(question.plan, question.asker if is_double else None)) is not None:
             return f"{holders}, not the asker's" if is_double else holders
         return "a second operator's press" if is_double else "an operator's press"
 

@@ -179,8 +179,10 @@ class SqlQuestions:
             )
 
     def get(self, nonce: str) -> Question | None:
-        found = self._read(select(_questions).where(_questions.c.nonce == nonce))
-        return found[0] if found else None
+        query = select(_questions.c.value).where(_questions.c.nonce == nonce)
+        with self._database.connection() as connection:
+            found = connection.execute(query).scalar()
+        return None if found is None else self._database.value_of(Question, found)
 
     def open(self) -> tuple[Question, ...]:
         query = select(_questions).where(_questions.c.state == Asked.OPEN.value)
@@ -212,9 +214,10 @@ class SqlQuestions:
             connection.execute(update(_questions).where(_questions.c.nonce == nonce).values(value=value))
 
     def _read(self, query: Select[Any]) -> tuple[Question, ...]:
+        """Those that can be read: of one that can't nothing begins, and a press of it hears so."""
         with self._database.connection() as connection:
-            rows = connection.execute(query).mappings().all()
-        return tuple(self._database.value_of(Question, row["value"]) for row in rows)
+            rows = connection.execute(query).all()
+        return tuple(self._database.readable(Question, ((row.nonce, row.value) for row in rows))[0].values())
 
 
 class SqlStarts:

@@ -478,3 +478,42 @@ def test_an_answer_is_as_old_as_its_asking() -> None:
         assert bot.roster.fleet().teams[0].members is None
 
     talk(scenario, night())
+
+
+# Two persons, and questions that can't be read
+
+
+def test_with_two_persons_a_holder_who_asks_needs_an_admin_and_the_card_says_so() -> None:
+    async def scenario(bot: Bot) -> None:
+        bot.fleet.run_all()
+        await bot.answer(HOLD)
+        assert "asked by ana · an admin's press, not the asker's" in await bot.answer("restart gpu4 no_buffer")
+        for user in ("U1", "U2"):
+            bot.press("Restart gpu4", user=user)
+            await bot.advance(1)
+        assert bot.fleet.signalled == []
+        bot.press("Restart gpu4", user="U4")
+        await bot.advance(10)
+        assert [name for name, _, _ in bot.fleet.signalled] == ["gpu4"]
+
+    fleet = with_admin()
+    talk(scenario, replace(fleet, limits=replace(fleet.limits, two_persons=("restart",))))
+
+
+def test_a_question_that_cant_be_read_any_more_is_in_nobodys_way_and_begins_nothing() -> None:
+    async def scenario() -> None:
+        bot = Bot(first_night())
+        bot.fleet.run_all()
+        await bot.answer("restart gpu4 no_buffer")
+        await bot.die()
+        spoil(bot, "questions")
+        bot = bot.restarted()
+        bot.press("Restart gpu4")
+        await bot.advance(1)
+        assert "can't be read" in bot.last.text
+        assert bot.fleet.signalled == []
+        assert (await bot.answer("restart gpu3 no_buffer")).startswith("Restart gpu3 with profile no_buffer?")
+        await bot.tasks.close()
+        assert not bot.tasks.failures
+
+    run(scenario())
