@@ -80,8 +80,8 @@ class Alert:
 
     ``found`` counts readings in a row that found it while pending, ``proven`` those in a row that showed its end.
     ``joined`` are the servers that came later, in the order of ``servers``' end. ``after`` are the numbers that were
-    seen at its end, ``first`` those that it was told with. ``groups`` are an Alertmanager's groups that tell of the same
-    thing.
+    seen at its end, ``first`` those that it was told with. ``groups`` are an Alertmanager's groups that tell of the
+    same thing.
     """
 
     id: str
