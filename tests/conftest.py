@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,10 @@ settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None)
 settings.load_profile(os.environ.get("UPBOT_HYPOTHESIS", "fixed"))
 """The same examples in every run; `UPBOT_HYPOTHESIS=search` looks for new ones."""
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that runs the tests in its background ignores it, and so would every process that they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROUTERS = Path(__file__).parents[1] / ".routers"
 """Where CI puts the routers themselves, each in an environment of its own."""

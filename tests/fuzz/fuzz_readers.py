@@ -12,6 +12,8 @@ import atheris
 
 with atheris.instrument_imports(include=["bot.engines", "bot.domain"]):
     from bot.engines._reading.detect import AnyReader
+    from bot.engines._reading.kernel import MOST, Clocks
+    from bot.engines._reading.kernel import read as read_kernel
     from bot.engines._reading.redact import redact
     from bot.engines.sglang.log import SglangReader
     from bot.engines.vllm.log import VllmReader
@@ -22,6 +24,9 @@ MOST_KEPT = 64 * 1024
 def one(data: bytes) -> None:
     """One input: its first two bytes say which reader and where it is cut."""
     if len(data) < 3:
+        return
+    if data[0] >= 240:
+        kernel(data[1:])
         return
     kind = (SglangReader, VllmReader, AnyReader)[data[0] % 3]
     text = data[2:]
@@ -39,6 +44,15 @@ def one(data: bytes) -> None:
     words = text.decode("utf-8", "replace")
     if redact(redact(words)) != redact(words):
         raise AssertionError("redaction is not idempotent")
+
+
+def kernel(data: bytes) -> None:
+    """The kernel's log: as many words as are kept at most, none from the future."""
+    words = read_kernel(data.decode("utf-8", "replace").split("\n"), Clocks(5_000.0, 1_800_000_000.0, 3_600))
+    if len(words) > MOST:
+        raise AssertionError(f"{len(words)} words of the kernel")
+    if any(one.age.total_seconds() < 0 for one in words):
+        raise AssertionError("a word from the future")
 
 
 def main() -> None:

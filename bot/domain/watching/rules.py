@@ -20,6 +20,7 @@ HEAVY = 1.8
 
 _PROMPTS_OVER = 60.0
 _NEARLY_ALL = 0.9
+_LONGEST_BETWEEN_ENDS = 8.0
 
 
 def down(look: Look, _limits: Limits) -> Finding | None:
@@ -52,7 +53,7 @@ def hung(look: Look, limits: Limits) -> Finding | None:
     if track.misses or track.is_starting or track.last is None or not track.still_seconds:
         return None
     least = limits.hung_after if track.still_demand else limits.hung_after_quiet
-    if track.still_seconds < max(least.total_seconds(), 1.9 * look.step):
+    if track.still_seconds < max(least.total_seconds() * _between_ends(look, track.last.running or 0), 1.9 * look.step):
         return None
     if look.usual.is_lumpy and look.now - track.ramped_at < LUMPS_LAG:
         return None
@@ -67,6 +68,16 @@ def hung(look: Look, limits: Limits) -> Finding | None:
         **_fault(look, track.moved_at),
     }
     return _finding(Cause.HUNG, look, track.moved_at, evidence)
+
+
+def _between_ends(look: Look, running: int) -> float:
+    """How many times longer than with a usual batch no request may end; 1 where tokens are counted as they are made.
+
+    At the end of a job the last few long requests count nothing for a minute and more, each by itself.
+    """
+    if not look.usual.is_lumpy:
+        return 1.0
+    return min(_LONGEST_BETWEEN_ENDS, max(1.0, look.usual.range[1] / max(1, running)))
 
 
 def _fault(look: Look, since: float) -> dict[str, Value]:

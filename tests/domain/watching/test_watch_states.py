@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from bot.domain.watching.samples import JobSample
+from bot.domain.watching.limits import Limits
+from bot.domain.watching.samples import JobSample, Sample
 from bot.domain.watching.watch import Watch
-from tests.domain.watching.watched_fleet import Fleet, said, trained
+from tests.domain.watching.watched_fleet import Fleet, Server, rate, said, trained
 
 ALL = tuple(f"gpu{number}" for number in range(8))
 GIB = float(1 << 30)
@@ -240,3 +242,36 @@ def test_a_job_that_is_stopped_on_purpose_is_not_stalled():
     fleet.go(watch, minutes=1)
     fleet.planned_jobs = frozenset({"datagen"})
     assert said(fleet.go(watch, minutes=20)) == []
+
+
+class CountsAtEnds(Fleet):
+    """Tokens are counted when a request ends, 1,100 at once; how often is chance."""
+
+    def _sample(self, server: Server) -> Sample:
+        made, at = super()._sample(server), self.step * rate(server.running) * server.speed / 1100
+        ends = sum(self.dice.random() < at / 20 for _ in range(20))
+        server.extras["tokens_total"] = server.extras.get("tokens_total", 0) + 1100 * ends
+        return replace(made, tokens_total=server.extras["tokens_total"])
+
+
+def test_the_last_long_requests_of_a_job_are_no_hang_where_tokens_are_counted_at_requests_ends():
+    fleet = CountsAtEnds()
+    watch = Watch(Limits())
+    fleet.go(watch, hours=2)
+    told = []
+    for running in (24, 16, 9, 4):
+        fleet.every(running=running, prompts=0.0)
+        told += fleet.go(watch, seconds=15)
+    fleet.every(running=2, speed=0.0)  # the two longest, of which none ends for two minutes
+    told += fleet.go(watch, minutes=2)
+    fleet.every(running=0)
+    told += fleet.go(watch, minutes=10)
+    assert [one for one in said(told) if one[1] == "hung"] == []
+
+
+def test_a_hang_under_load_is_told_all_the_same_where_tokens_are_counted_at_requests_ends():
+    fleet = CountsAtEnds()
+    watch = Watch(Limits())
+    fleet.go(watch, hours=2)
+    fleet["gpu2"].speed, fleet["gpu2"].prompts, fleet["gpu2"].queued = 0.0, 0.0, 4
+    assert ("firing", "hung", ("gpu2",)) in said(fleet.go(watch, seconds=60))
