@@ -235,7 +235,6 @@ class App:
     async def _read_again(self) -> str:
         """Read the fleet file again, and have everybody know who goes by what it says."""
         told = await self.source.reload()
-        self.watcher.reloaded()
         self.reporter.plan(self.schedule)
         return told
 

@@ -126,7 +126,8 @@ def _job(marks: Sequence[JobMark], facts: JobFacts, since: datetime) -> Line:
     if first.done is not None and facts.done is not None:
         more = facts.done - first.done
         way = f"{exact(first.done)} → {exact(facts.done)}" if more else f"still at {exact(facts.done)}"
-        told.append(line(bold(way), f" ({more:+,})" if more else ""))
+        way = f"begun anew, at {exact(facts.done)}" if more < 0 else way
+        told.append(line(bold(way), f" ({more:+,})" if more > 0 else ""))
     if facts.state not in (first.state, JobState.UNKNOWN):
         told.append(line(f"{' · ' if len(told) > 1 else ''}{first.state.value} → {facts.state.value}"))
     if len(told) == 1:

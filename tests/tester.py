@@ -99,6 +99,8 @@ class Post:
     at: float
     edited: int = 0
     only_for: str | None = None
+    was: list[Message] = field(default_factory=list)
+    """What stood there before each edit."""
 
     @property
     def text(self) -> str:
@@ -131,6 +133,7 @@ class PretendChat:
 
     async def edit(self, ref: Ref, message: Message) -> None:
         post = next(one for one in self.posts if one.ref.id == ref.id)
+        post.was.append(post.message)
         post.message = message
         post.edited += 1
 
@@ -180,6 +183,7 @@ class Bot:
         chat: PretendChat | None = None,
         clock: Clock | None = None,
         jobs: PretendJobs | None = None,
+        dice: SeededDice | None = None,
     ) -> None:
         self.fleet_value = fleet
         self.clock = clock or JumpingClock()
@@ -222,9 +226,9 @@ class Bot:
             book=lambda: self.watcher.book,
             samples=self.samples,
         )
-        dice = SeededDice()
+        self.dice = dice or SeededDice()
         self.desk = Desk(
-            gatherer, self.executor, self.switchboard, questions, self.clock, dice, self.tasks, self.scribe
+            gatherer, self.executor, self.switchboard, questions, self.clock, self.dice, self.tasks, self.scribe
         )
         self.dispatcher = Dispatcher(
             gatherer, self.executor, self.desk, self.switchboard, self.clock, self.tasks, self.scribe, self._reload
@@ -317,7 +321,15 @@ class Bot:
 
     def restarted(self) -> Bot:
         """A new bot over what is left; its clock goes on."""
-        bot = Bot(self.fleet_value, database=self.database, world=self.fleet, chat=self.chat, jobs=self.jobs)
+        bot = Bot(
+            self.fleet_value,
+            database=self.database,
+            world=self.fleet,
+            chat=self.chat,
+            clock=self.clock,
+            jobs=self.jobs,
+            dice=self.dice,
+        )
         bot.said = self.said + 1000
         bot.desk.resume()
         bot.executor.resume()

@@ -28,7 +28,6 @@ def alert_title(cause: Cause, who: str) -> str:
         Cause.JOB_STALLED: f"job {who} stands still",
         Cause.JOB_FINISHED: f"job {who} is done",
         Cause.PROMPT_HEAVY: "long prompts take the tokens",
-        Cause.TARGET_MISSED: "the target was missed",
     }[cause]
 
 

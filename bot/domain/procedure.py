@@ -27,6 +27,7 @@ from bot.domain.launching import CUSTOM, changes, flag_problems, order, profile_
 from bot.domain.limit_words import brief
 from bot.domain.limiting import groups
 from bot.domain.message import Line, Lines, Message, Small, bold, code, line, says
+from bot.domain.phrases import count, span
 from bot.domain.plan import (
     AwaitFree,
     ComparePeers,
@@ -281,9 +282,12 @@ def canary(words: Words, world: World) -> Reply | Plan:
     (server,) = world.targets
     peers = tuple(one.name for one in world.fleet.servers if one.name != server.name and one.engine == server.engine)
     steps = tuple(step for step in plan.steps if not isinstance(step, CompareThroughput))
+    beside = f", beside its {count(len(peers), 'peer')} for {span(world.fleet.limits.compare_after)}?"
+    head = line(bold(f"Canary: restart {server.name} with profile {words.profile}{beside}"))
     return replace(
         plan,
         verb="canary",
+        question=replace(plan.question, headline=head) if plan.question is not None else None,
         title=f"Canary {server.name} · {words.profile}",
         steps=(*steps, ComparePeers(server.name, peers, world.fleet.limits.compare_after)),
         confirm_label=f"Canary on {server.name}",
@@ -325,7 +329,7 @@ def _small(
     world: World, servers: Sequence[Server], orders: Sequence[StartOrder], profile: Profile | None, job: Job | None
 ) -> tuple[Line, ...]:
     lines: list[Line] = []
-    if (why := _why(world, servers)) and profile is not None:
+    if (why := _why(world, servers)) and profile is not None and _gives_more(world, servers, profile):
         lines.append(line(f"why: {why}"))
     checks: list[str] = []
     checked = flag_problems(world, servers[0], orders[0])
@@ -345,6 +349,12 @@ def _small(
     return tuple(lines)
 
 
+def _gives_more(world: World, servers: Sequence[Server], profile: Profile) -> bool:
+    """Whether a profile could be what lifts the cap: one with fewer seats than now is asked for other reasons."""
+    now = [facts.max_running for server in servers if (facts := world.facts(server.name).load).max_running]
+    return profile.seats is None or not now or profile.seats > max(now)
+
+
 def _record(world: World, servers: Sequence[Server], profile: Profile) -> list[str]:
     parts: list[str] = []
     most = {facts.load.max_running for server in servers if (facts := world.facts(server.name)).load.max_running}
@@ -357,7 +367,7 @@ def _record(world: World, servers: Sequence[Server], profile: Profile) -> list[s
         parts.append(f"price: {profile.price}")
     ran = [one for one in world.starts if one.profile == profile.name]
     if not any(one.is_ready for one in ran):
-        parts.append("never run here before")
+        parts.append("never started by me here")
     else:
         failed = sum(not one.is_ready for one in ran)
         took = start_time(ran, servers)

@@ -18,6 +18,8 @@ MOST_AWAY = 5
 _NOTHING = 30.0
 """Seconds: a server that was away for less is not told, it is one look that failed."""
 _ALL = 0.98
+_REACHED = 0.98
+"""A target that is missed by less counts as reached."""
 
 
 def report(
@@ -31,6 +33,7 @@ def report(
         return Message(head, (Lines(tuple(line(job_line(one)) for one in jobs)),) if jobs else ())
     rate = told.tokens / max(told.watched.total_seconds(), 1.0)
     share = f", {percent(rate / wanted_rate)} of {target(wanted_rate)}" if wanted_rate else ""
+    share += ": target missed" if wanted_rate and rate < wanted_rate * _REACHED else ""
     head = line(bold(f"{about(told.tokens)} tokens in the last {period}"), f" · {about(rate)} tok/s on average{share}")
     lines = (_away(told, everyone), _alerts(told, everyone, now), *(line(job_line(one)) for one in jobs))
     small = []
@@ -46,8 +49,13 @@ def _away(told: Tally, everyone: Sequence[str]) -> Line:
     away.sort(key=lambda name: -_seconds(told.servers[name]))
     if not away:
         return line(f"{names(order, list(everyone))} were always up" if len(order) > 1 else f"{order[0]} was always up")
-    parts = [f"{name} {_how(told.servers[name])}" for name in away[:MOST_AWAY]]
-    parts += [f"{len(away) - MOST_AWAY} more"] if len(away) > MOST_AWAY else []
+    alike: dict[str, list[str]] = {}
+    for name in away:
+        alike.setdefault(_how(told.servers[name]), []).append(name)
+    shown = list(alike.items())[:MOST_AWAY]
+    parts = [f"{names(members, list(everyone))} {how}" for how, members in shown]
+    left = len(away) - sum(len(members) for _, members in shown)
+    parts += [f"{left} more"] if left else []
     rest = len(order) - len(away)
     return line("not up: ", ", ".join(parts), f" · the other {rest} always were" if rest else "")
 

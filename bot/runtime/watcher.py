@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -87,7 +87,7 @@ class Watcher:
         self._clock = clock
         self._keep = keep
         self._books = books
-        self._watch = Watch(Limits(target=fleet().target))
+        self._watch = Watch(Limits())
         self._told: dict[str, _Told] = {}
         self._round = 0
         self._kept_at: datetime | None = None
@@ -352,10 +352,6 @@ class Watcher:
             self._keep.put("learned", json.dumps(self._watch.dump()))
         except StoreError as error:
             _log.warning("learned_not_kept", error=str(error))
-
-    def reloaded(self) -> None:
-        """The fleet file was read again."""
-        self._watch.limits = replace(self._watch.limits, target=self._fleet().target)
 
 
 def _job_sample(facts: JobFacts) -> JobSample:

@@ -186,7 +186,4 @@ _WORDS: Mapping[Cause, Callable[[Mapping[str, Value]], list[Line]]] = {
         line(f"prompts are {_said(e, 'times_the_usual_prompts')} times the usual; {_said(e, 'share', percent)} of the"),
         line("usual tokens come. Nothing is wrong with the servers."),
     ],
-    Cause.TARGET_MISSED: lambda e: [
-        line(f"{_said(e, 'rate')} of {_said(e, 'target')} tok/s on average ({_said(e, 'share', percent)})"),
-    ],
 }

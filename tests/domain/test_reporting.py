@@ -38,7 +38,7 @@ def told(courses: dict[str, list[Point]], alerts: tuple[Alert, ...] = (), target
 
 def test_a_quiet_day_is_two_lines() -> None:
     assert told({name: course() for name in EVERYONE}, target=6250) == snapshot("""\
-442M tokens in the last 24 h · 5.1k tok/s on average, 82 % of 6.25k
+442M tokens in the last 24 h · 5.1k tok/s on average, 82 % of 6.25k: target missed
 all 8 were always up
 no alerts\
 """)
@@ -60,7 +60,7 @@ def test_a_bad_night_names_who_was_away_the_longest_alert_and_the_job() -> None:
     )
     job = JobFacts("datagen", START, JobState.RUNNING, 61_204, 193_000, 3_900.0, timedelta(hours=9))
     assert told(courses, alerts, 6250, (job,)) == snapshot("""\
-442M tokens in the last 24 h · 5.1k tok/s on average, 82 % of 6.25k
+442M tokens in the last 24 h · 5.1k tok/s on average, 82 % of 6.25k: target missed
 not up: gpu3 down 10 m and starting 1 m 15 s, gpu5 starting 1 m 14 s · the other 6 always were
 3 alerts, 1 still on; the longest: gpu5, gpu6 are slow, 42 m
 job datagen: running at 61,204 of 193,000 · 3.9k tok/s · 9 h to go\

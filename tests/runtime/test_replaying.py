@@ -63,9 +63,9 @@ def test_what_is_no_recording_is_named_with_its_line(tmp_path: Path, capsys: pyt
 
 
 def test_thresholds_can_be_tried() -> None:
-    told = limits(["starved_for=60s", "scatter=4.5", "misses=5", "windows=90s:0.7,120s:0.75,300s:0.8", "target=6000"])
+    told = limits(["starved_for=60s", "scatter=4.5", "misses=5", "windows=90s:0.7,120s:0.75,300s:0.8", "recovered=0.9"])
     assert told.starved_for == timedelta(seconds=60)
-    assert (told.scatter, told.misses, told.target) == (4.5, 5, 6000.0)
+    assert (told.scatter, told.misses, told.recovered) == (4.5, 5, 0.9)
     assert told.windows[0] == (timedelta(seconds=90), 0.7)
     assert limits([]) == Limits()
 

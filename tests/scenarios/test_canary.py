@@ -21,7 +21,9 @@ def test_a_canary_is_compared_with_its_peers_and_one_may_roll_on_or_back() -> No
         await bot.answer("restart no_buffer")
         bot.press("Canary on gpu7")
         await bot.advance(1)
-        assert bot.last.text.startswith("Restart gpu7 with profile no_buffer?\n1 healthy")
+        assert bot.last.text.startswith(
+            "Canary: restart gpu7 with profile no_buffer, beside its 7 peers for 5 m?\n1 healthy"
+        )
         bot.press("Canary on gpu7", post=bot.last)
         await bot.advance(420)
         assert [name for name, _ in bot.fleet.started] == ["gpu7"]

@@ -33,7 +33,7 @@ max-running-requests  64 → 128
 mem-fraction-static  0.85 → 0.90
 why: 32 of 37 seats taken, Mamba state holds the cap (61 %), queue empty
 ✓ flags known to sglang 0.5.13   ✓ memory and ports will be free   ✓ job datagen stops gracefully and resumes
-expected: 72 seats, now 37 · price: no overlap scheduling · never run here before
+expected: 72 seats, now 37 · price: no overlap scheduling · never started by me here
 [Restart 8 servers] [Canary on gpu7] [Cancel]
 asked by ana · an operator's press, or yes 4283 · 5 m left\
 """)
@@ -148,7 +148,7 @@ max-running-requests  64 → 128
 mem-fraction-static  0.85 → 0.90
 why: 32 of 37 seats taken, Mamba state holds the cap (61 %), queue empty
 ✓ flags known to sglang 0.5.13   ✓ memory and ports will be free   ✓ job datagen stops gracefully and resumes
-expected: 72 seats, now 37 · price: no overlap scheduling · never run here before
+expected: 72 seats, now 37 · price: no overlap scheduling · never started by me here
 steps: stop job datagen → stop 8 servers → memory and ports free → start → prove → resume job datagen → compare throughput
 only looked at: nothing was done\
 """)

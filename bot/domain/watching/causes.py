@@ -15,7 +15,7 @@ FLEET = ""
 
 
 class Cause(Enum):
-    """Why an alert fires; the last three are notes, which ask nobody to act."""
+    """Why an alert fires; the last two are notes, which ask nobody to act."""
 
     DOWN = "down"
     HUNG = "hung"
@@ -29,12 +29,11 @@ class Cause(Enum):
     JOB_STALLED = "job_stalled"
     JOB_FINISHED = "job_finished"
     PROMPT_HEAVY = "prompt_heavy"
-    TARGET_MISSED = "target_missed"
 
     @property
     def is_note(self) -> bool:
         """Whether it is only told."""
-        return self in (Cause.JOB_FINISHED, Cause.PROMPT_HEAVY, Cause.TARGET_MISSED)
+        return self in (Cause.JOB_FINISHED, Cause.PROMPT_HEAVY)
 
 
 HIDES: Mapping[Cause, frozenset[Cause]] = {

@@ -1,10 +1,9 @@
-"""The rules for the fleet as a whole and for jobs: slow together, prompt-heavy traffic, a target, a job's end."""
+"""The rules for the fleet as a whole and for jobs: slow together, prompt-heavy traffic, a job's end."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from bot.domain.watching.causes import Cause, Finding, Value
@@ -114,14 +113,3 @@ def job_finished(name: str, job: JobTrack, at: datetime) -> Finding | None:
 
 def _is_done(sample: JobSample) -> bool:
     return sample.is_done or (sample.total is not None and sample.done is not None and sample.done >= sample.total)
-
-
-def target_missed(rates: Sequence[float], at: datetime, span: timedelta, limits: Limits) -> Finding | None:
-    """While there was demand, the fleet's average over ``span`` stayed under the target: a line for the report."""
-    if limits.target is None or not rates:
-        return None
-    average = statistics.fmean(rates)
-    if average >= limits.target_share * limits.target:
-        return None
-    evidence: dict[str, Value] = {"rate": average, "target": limits.target, "share": average / limits.target}
-    return Finding(Cause.TARGET_MISSED, (), at - span, evidence)

@@ -43,8 +43,6 @@ class Limits:
     memory_full_within: timedelta = timedelta(hours=12)
     memory_share: float = 0.5
     job_stalled_for: timedelta = timedelta(minutes=5)
-    target: float | None = None
-    target_share: float = 0.9
     hold: Mapping[Cause, int] = field(default_factory=lambda: {Cause.SLOW_SERVER: 3, Cause.SLOW_FLEET: 3})
     proof: int = 3
     joins_within: timedelta = timedelta(seconds=60)

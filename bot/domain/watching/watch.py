@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from bot.domain.watching import alerts, fleet_rules
@@ -34,8 +33,7 @@ _SUSPECT = (Cause.DOWN, Cause.HUNG, Cause.STARVED, Cause.SLOW_SERVER, Cause.CRAS
 _LOST_AT_FIRST = 0.004
 _FALSE_DOWNS_A_DAY = 0.02
 _MOST_PROFILES = 64
-_TOLD_AGAIN_AFTER = 6 * 3600.0
-_TARGET_SPAN = timedelta(minutes=15)
+_TOLD_AGAIN_AFTER = 900.0
 
 
 class Watch:
@@ -58,7 +56,6 @@ class Watch:
         self._bound_at = -math.inf
         self._lost = _LOST_AT_FIRST
         self._noted: dict[Cause, float] = {}
-        self._rates: deque[float] = deque(maxlen=200)
 
     def take(self, reading: Reading) -> tuple[Change, ...]:
         """Go on by one reading; everything that there is to tell of it, in order."""
@@ -185,30 +182,14 @@ class Watch:
             if ended is not None:
                 job.is_told = True
                 notes.append(ended)
-        self._rate(fleet)
-        notes.append(self._target(reading.at))
         return findings, [change for note in notes if note is not None for change in self._note(note, reading.at, now)]
-
-    def _rate(self, fleet: FleetLook) -> None:
-        rows = [look.track.steps[-1] for look in fleet.looks.values() if look.track.steps]
-        if rows and any(row.running for row in rows):
-            self._rates.append(sum(row.tokens / row.span for row in rows))
-
-    def _target(self, at: datetime) -> Finding | None:
-        if len(self._rates) < min(180, _TARGET_SPAN.total_seconds() / self._timeline.usual):
-            return None
-        return fleet_rules.target_missed(self._rates, at, _TARGET_SPAN, self.limits)
 
     def _note(self, finding: Finding, at: datetime, now: float) -> list[Change]:
         """Tell a note once in a while; one about a job's end each time."""
         last = self._noted.get(finding.cause, -math.inf)
-        rest = 0.0 if finding.cause is Cause.JOB_FINISHED else _TOLD_AGAIN_AFTER
-        if finding.cause is Cause.PROMPT_HEAVY:
-            rest = 900.0
-            self._noted[finding.cause] = now  # as long as it lasts, it was told
-        if now - last < rest:
+        self._noted[finding.cause] = now  # as long as it lasts, it was told
+        if finding.cause is Cause.PROMPT_HEAVY and now - last < _TOLD_AGAIN_AFTER:
             return []
-        self._noted[finding.cause] = now
         note = alerts.Alert(f"{finding.cause.value}", finding.cause, finding.servers, finding.since)
         note = replace(note, evidence=finding.evidence, fired_at=at)
         return [Change(Did.NOTE, at, note, finding.servers)]

@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import pytest
 
-from bot.domain.watching.limits import Limits
 from bot.domain.watching.samples import JobSample
 from bot.domain.watching.watch import Watch
 from tests.domain.watching.watched_fleet import Fleet, said, trained
@@ -241,12 +240,3 @@ def test_a_job_that_is_stopped_on_purpose_is_not_stalled():
     fleet.go(watch, minutes=1)
     fleet.planned_jobs = frozenset({"datagen"})
     assert said(fleet.go(watch, minutes=20)) == []
-
-
-def test_a_target_that_is_never_reached_is_told_once_in_hours_and_alarms_nobody():
-    fleet = Fleet()
-    watch = Watch(Limits(target=6250.0))
-    changes = fleet.go(watch, hours=1)
-    assert said(changes) == [("note", "target_missed", ())]
-    assert changes[0].alert.evidence["rate"] == pytest.approx(5130, rel=0.05)
-    assert watch.book.alerts == ()
