@@ -20,7 +20,9 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bot import __version__, app
+from bot import __version__
+from bot.app import ways
+from bot.app.process import configure_logging
 from bot.domain.errors import ConfigError, StoreError, UpbotError, UserError
 from bot.domain.moments import moment
 from bot.domain.phrases import count
@@ -51,8 +53,7 @@ def entry() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("upbot", description=app.__doc__)
-    parser.description = "A Slack bot for fleets of LLM inference servers."
+    parser = argparse.ArgumentParser("upbot", description="A Slack bot for fleets of LLM inference servers.")
     parser.add_argument("--version", action="version", version=f"upbot {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
 
@@ -137,9 +138,9 @@ def _where(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--state", type=Path, default=None, help="the state's folder (UPBOT_STATE)")
 
 
-def _setup(arguments: argparse.Namespace, *, level: str | None = None, is_json: bool = False) -> app.Setup:
-    setup = app.Setup.of(os.environ, fleet=arguments.fleet, state=arguments.state)
-    app.configure_logging(is_json=is_json, level=level or setup.environment.log_level)
+def _setup(arguments: argparse.Namespace, *, level: str | None = None, is_json: bool = False) -> ways.Setup:
+    setup = ways.Setup.of(os.environ, fleet=arguments.fleet, state=arguments.state)
+    configure_logging(is_json=is_json, level=level or setup.environment.log_level)
     return setup
 
 
@@ -147,9 +148,9 @@ def _run(arguments: argparse.Namespace) -> int:
     level = "warning" if arguments.console else None
     setup = _setup(arguments, level=level, is_json=arguments.json_logs)
     if arguments.console:
-        _loop(lambda: app.run_console(setup, arguments.person or _person(setup)))
+        _loop(lambda: ways.run_console(setup, arguments.person or _person(setup)))
     else:
-        _loop(lambda: app.run_slack(setup, http=arguments.http))
+        _loop(lambda: ways.run_slack(setup, http=arguments.http))
     return 0
 
 
@@ -157,8 +158,8 @@ def _demo(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="upbot-demo-") as temporary:
         home = (arguments.home or Path(temporary)).absolute()
         environ = {name: value for name, value in os.environ.items() if not name.startswith(("UPBOT_", "SLACK_"))}
-        setup = app.Setup.of(environ, state=home / "state")
-        app.configure_logging(is_json=False, level=os.environ.get("UPBOT_LOG_LEVEL", "warning"))
+        setup = ways.Setup.of(environ, state=home / "state")
+        configure_logging(is_json=False, level=os.environ.get("UPBOT_LOG_LEVEL", "warning"))
 
         def started(url: str) -> None:
             print(f"Upbot's demo is at {url}  (Ctrl-C ends it)", flush=True)
@@ -167,7 +168,7 @@ def _demo(arguments: argparse.Namespace) -> int:
                 webbrowser.open(url)
 
         _loop(
-            lambda: app.run_demo(
+            lambda: ways.run_demo(
                 setup,
                 home,
                 getpass.getuser(),
@@ -182,7 +183,7 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     setup = _setup(arguments, level="error")
-    findings = _loop(lambda: app.check(setup))
+    findings = _loop(lambda: ways.check(setup))
     for finding in findings:
         print(finding.line)
     return 0 if all(finding.is_ok for finding in findings) else 1
@@ -201,7 +202,7 @@ def _ask(arguments: argparse.Namespace) -> int:
             print(f"upbot: {value['error']}", file=sys.stderr)
 
     is_ok = _loop(
-        lambda: app.ask(
+        lambda: ways.ask(
             setup,
             text,
             arguments.person,
@@ -243,7 +244,7 @@ def _follow(names: Sequence[str], teller: diagnosing.Teller) -> Sequence[diagnos
 
 def _audit(arguments: argparse.Namespace) -> int:
     setup = _setup(arguments, level="error")
-    with app.audit_of(setup) as audit:
+    with ways.audit_of(setup) as audit:
         if arguments.verify or arguments.expect:
             return _verify(audit.verify(arguments.expect), is_json=arguments.json)
         since = auditing.since(arguments.since, setup.clock.now())
@@ -256,7 +257,7 @@ def _audit(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _verify(found: app.Verified, *, is_json: bool) -> int:
+def _verify(found: ways.Verified, *, is_json: bool) -> int:
     if is_json:
         print(json.dumps(dataclasses.asdict(found)))
     elif found.broken_at is not None:
@@ -282,7 +283,7 @@ def _export(arguments: argparse.Namespace) -> int:
     setup = _setup(arguments, level="error")
     since = auditing.since(arguments.since, setup.clock.now())
     assert since is not None  # noqa: S101 - it has a default; for the type checker
-    with app.samples_of(setup) as samples:
+    with ways.samples_of(setup) as samples:
         lines = replaying.exported(samples.readings(since))
         if arguments.file is None:
             return _print(lines)
@@ -313,12 +314,12 @@ def _print(lines: Iterable[str]) -> int:
 
 
 def _backup(arguments: argparse.Namespace) -> int:
-    size = app.back_up(_setup(arguments, level="error"), arguments.file)
+    size = ways.back_up(_setup(arguments, level="error"), arguments.file)
     print(f"{arguments.file}: {size:,} bytes, checked")
     return 0
 
 
-def _person(setup: app.Setup) -> str:
+def _person(setup: ways.Setup) -> str:
     return setup.person(getpass.getuser())
 
 

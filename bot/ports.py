@@ -17,13 +17,19 @@ from bot.domain.audit import AuditEntry
 from bot.domain.changes import JobMark, ReadinessChange
 from bot.domain.course import Point
 from bot.domain.facts import JobFacts, Process, Sight
-from bot.domain.fleet import Hop, Host, Job, Server
+from bot.domain.fleet import Hop, Host, Job, Router, Server
+from bot.domain.leases import Hold
 from bot.domain.message import Message
+from bot.domain.monitors import AlertmanagerPeer, PrometheusSource
 from bot.domain.needs import Needs as Needs  # noqa: PLC0414 - a look is asked for with it
 from bot.domain.operation import Asked, Operation, Question, Where
 from bot.domain.records import StartRecord as StartRecord  # noqa: PLC0414 - as above
+from bot.domain.routing import Worker
 from bot.domain.watching.alerts import Alert
+from bot.domain.watching.exchange import Outgoing, RemoteSilence, SilenceOrder
+from bot.domain.watching.foreign import Notification
 from bot.domain.watching.samples import Reading
+from bot.domain.wishes import Goal, Wish
 
 
 class Clock(Protocol):
@@ -175,6 +181,23 @@ class Hands(Protocol):
         ...
 
 
+class Routers(Protocol):
+    """Looks at a router's workers and changes them; FleetError says which router, and why it could not be done."""
+
+    async def workers(self, router: Router) -> tuple[Worker, ...]: ...
+    async def remove(self, router: Router, worker: str) -> None:
+        """Have a worker of that id get no new requests; one that is gone already is no error."""
+        ...
+
+    async def add(self, router: Router, url: str, settings: str, key: str | None) -> bool:
+        """Have a worker added, which takes the router a moment; one that is there already is no error.
+
+        ``settings`` is what it was registered with, ``key`` what it asks for. False when the router refused the
+        settings and it was added without them.
+        """
+        ...
+
+
 class JobHands(Protocol):
     """Looks at a job and acts on it."""
 
@@ -262,8 +285,88 @@ class Alarms(Protocol):
     """Whoever watches: alerts may be acknowledged and silenced. UserError says what there is none of."""
 
     async def ack(self, id_: str | None, by: str) -> Alert: ...
-    async def silence(self, servers: frozenset[str], length: timedelta, by: str, because: str) -> object: ...
-    async def unsilence(self, servers: frozenset[str]) -> None: ...
+    async def silence(
+        self,
+        servers: frozenset[str],
+        length: timedelta,
+        by: str,
+        because: str,
+        ids: frozenset[str] = frozenset(),
+    ) -> object:
+        """Say nothing of these servers, or of the alerts of these ids."""
+        ...
+
+    async def unsilence(self, servers: frozenset[str], ids: frozenset[str] = frozenset()) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scraped:
+    """What a Prometheus has of one server: whether its last scrape went well, when that was, and its page of metrics.
+
+    ``page`` is in Prometheus' text form, as the server itself would give it under ``/metrics``. ``every`` is how long
+    before it the scrape before it was.
+    """
+
+    is_up: bool
+    at: datetime
+    page: bytes = b""
+    every: timedelta | None = None
+
+
+class Metrics(Protocol):
+    """Reads a Prometheus. FleetError says in one line why it can't be read."""
+
+    async def scraped(
+        self, source: PrometheusSource, values: Sequence[str], names: frozenset[str]
+    ) -> Mapping[str, Scraped]:
+        """The last scrape of each server with one of these label values, of these metrics; unknown ones are missing."""
+        ...
+
+
+class Silencer(Protocol):
+    """Sets and ends silences of an Alertmanager. FleetError says in one line why it can't."""
+
+    async def silences(self, peer: AlertmanagerPeer) -> Sequence[RemoteSilence]:
+        """Those that have not ended."""
+        ...
+
+    async def silence(self, peer: AlertmanagerPeer, order: SilenceOrder) -> str:
+        """Set one; its id there."""
+        ...
+
+    async def unsilence(self, peer: AlertmanagerPeer, id_: str) -> None:
+        """End one; that it is gone already is no error."""
+        ...
+
+
+class AlertExchange(Protocol):
+    """Sends alerts to an Alertmanager and looks which it has. FleetError as above."""
+
+    async def send(self, peer: AlertmanagerPeer, alerts: Sequence[Outgoing]) -> None: ...
+    async def fingerprints(self, peer: AlertmanagerPeer) -> frozenset[str]:
+        """Of all alerts that it takes to be firing, silenced or not."""
+        ...
+
+
+class Notified(Protocol):
+    """Whoever hears what an Alertmanager tells; StoreError when it can't be kept, so that it is told again."""
+
+    async def notified(self, notification: Notification) -> None: ...
+
+
+class Promises(Protocol):
+    """Whoever tells people later what they want to be told."""
+
+    def promise(self, goal: Goal, user: str, place: Place) -> Wish: ...
+    def forget(self, user: str) -> int: ...
+
+
+class Groups(Protocol):
+    """Knows who is in a chat's user groups."""
+
+    async def members(self, group: str) -> frozenset[str]:
+        """The ids of all in it. NoSuchGroup when the chat has none of that id, ChatError when it can't be asked."""
+        ...
 
 
 class Schedule(Protocol):
@@ -303,6 +406,19 @@ class Questions(Protocol):
         ...
 
 
+class Holds(Protocol):
+    """Remembers what people hold; StoreError when it can't."""
+
+    def next_id(self) -> str: ...
+    def current(self) -> tuple[Hold, ...]:
+        """Those that were not ended, the oldest first; the time of one may be over."""
+        ...
+
+    def change(self, ended: Collection[str], kept: Sequence[Hold], at: datetime) -> None:
+        """End those of these ids and keep these, new ones and known ones, all of it or nothing."""
+        ...
+
+
 class Starts(Protocol):
     """Remembers how starts went."""
 
@@ -323,6 +439,17 @@ class Audit(Protocol):
     def recent(self, limit: int) -> tuple[AuditEntry, ...]:
         """The newest so many, the newest last."""
         ...
+
+
+class Wishes(Protocol):
+    """Remembers what people want to be told."""
+
+    def add(self, wish: Wish) -> Wish:
+        """Keep it; the wish with the number that it has got."""
+        ...
+
+    def all(self) -> tuple[Wish, ...]: ...
+    def remove(self, number: int) -> None: ...
 
 
 class Changes(Protocol):

@@ -21,10 +21,11 @@ Made from the commands themselves by `make docs`; `help` in the channel says the
 A target is a server's name, its port, a host, a group, a range (`gpu2-5`, `30002-30005`), several with commas, or
 `all`. Without a target a command that only looks means the channel's servers, and `logs` and `status` mean the one
 that was last named in the thread, or within ten minutes in the channel. A command that changes something never
-guesses, and with a question mark at its end it only shows its plan.
+guesses, and with a question mark at its end it only shows its plan. Times of day are in UTC.
 
 `no`, `stop`, `wait`, `don't`, `cancel` and `abort` end what is open, as far as that is still possible. `yes 7F3A` does
-what the button of the question with that code does. "It's up", "ready" or "works" has the bot look again.
+what the button of the question with that code does, in the channel where it stands. "It's up", "ready" or "works"
+has the bot look again.
 
 | say | it does | also | who may |
 |---|---|---|---|

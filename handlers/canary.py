@@ -37,7 +37,7 @@ COMMAND = Command(
     decide=decide,
     role=Role.OPERATOR,
     grammar=Grammar(targets=True, profile=True),
-    needs=Needs(load=True, config=True, log=True, gpu=True),
+    needs=Needs(load=True, config=True, log=True, gpu=True, caches=True, router=True),
     needs_job=True,
     changes=True,
     asks_installed=True,

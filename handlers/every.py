@@ -9,6 +9,7 @@ import re
 from datetime import datetime, timedelta
 
 from bot.domain.command import Command, Decision, Reply, SetPace
+from bot.domain.fleet import Role
 from bot.domain.message import code, says
 from bot.domain.saying import Grammar, Words
 from bot.domain.world import World
@@ -36,6 +37,8 @@ COMMAND = Command(
     usage="every <span>",
     examples=("every 10s", "every 2m"),
     decide=decide,
+    role=Role.OPERATOR,
+    act="change the pace of an operation",
     grammar=Grammar(rest=2, rest_like=r"\d.*"),
     is_everyday=True,
 )

@@ -9,9 +9,8 @@ from datetime import datetime
 
 from bot.domain.command import Command, Decision, Reply
 from bot.domain.facts import JobFacts, JobState
-from bot.domain.fleet import Job, Role
+from bot.domain.fleet import Job
 from bot.domain.message import Lines, Message, bold, line, says
-from bot.domain.people import refusal
 from bot.domain.plan import Plan, ResumeJob, StopJob
 from bot.domain.saying import Grammar, Words
 from bot.domain.views import job_line
@@ -26,9 +25,6 @@ def decide(words: Words, world: World, now: datetime) -> Decision:
         return Reply(says("No job is set up: add ", bold("jobs:"), " to the fleet file."), is_ok=False)
     if not words.words:
         return _show(jobs, world)
-    may_not = refusal(world.fleet, world.asker, Role.OPERATOR, f"{words.words[-1]} jobs")
-    if may_not is not None:
-        return Reply(says(may_not), is_ok=False)
     if len(jobs) > 1:
         return Reply(says(f"Which job? {', '.join(job.name for job in jobs)}. Nothing was done."), is_ok=False)
     return _act(words, jobs[0], world)

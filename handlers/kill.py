@@ -29,17 +29,19 @@ def decide(words: Words, world: World, now: datetime) -> Decision:
     if one.started is None:
         told = says(bold("Nothing was done: "), f"pid {one.pid} can't be seen from there, so it can't be ended safely.")
         return Reply(told, is_ok=False)
-    return _plan(one, one.started, words)
+    near = [server for server in world.fleet.servers if server.host == one.host]
+    servers = [server.name for server in near if any(each.pid == one.pid for each in foreigners(world, (server,)))]
+    return _plan(one, one.started, words, tuple(servers))
 
 
-def _plan(one: Foreign, started: int, words: Words) -> Plan:
+def _plan(one: Foreign, started: int, words: Words, servers: tuple[str, ...]) -> Plan:
     title = f"Kill pid {one.pid} on {one.host}"
     about = line(f"{one.why}{one.age_words}: ", code(one.what))
     question = Message(line(bold(f"{title}?")), (Lines((about, line("it is no server of this fleet"))),))
     return Plan(
         "kill",
         title,
-        (one.server,),
+        servers,
         (EndForeign(one.server, one.pid, started, one.what),),
         question=question,
         confirm_label=f"Kill {one.pid}",

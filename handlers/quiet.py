@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from bot.domain.command import Command, Decision, Reply, SetPace
+from bot.domain.fleet import Role
 from bot.domain.message import says
 from bot.domain.saying import Words
 from bot.domain.world import World
@@ -27,5 +28,7 @@ COMMAND = Command(
     usage="quiet",
     examples=("quiet",),
     decide=decide,
+    role=Role.OPERATOR,
+    act="change the pace of an operation",
     is_everyday=True,
 )

@@ -69,7 +69,7 @@ COMMAND = Command(
     aliases=("r", "reboot"),
     role=Role.OPERATOR,
     grammar=Grammar(targets=True, profile=True, options=("--rolling", "--again"), flags=TYPED),
-    needs=Needs(load=True, config=True, log=True, gpu=True),
+    needs=Needs(load=True, config=True, log=True, gpu=True, caches=True, router=True),
     needs_job=True,
     changes=True,
     asks_installed=True,

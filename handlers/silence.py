@@ -1,6 +1,6 @@
 """Say nothing of these servers for a while.
 
-silence gpu3 2h because the fan is being replaced
+silence gpu3 2h because the fan is being replaced        silence alertmanager-3 1h
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ LONGEST = timedelta(days=7)
 
 
 def decide(words: Words, world: World, now: datetime) -> Decision:
-    """Silence the servers that were named; never all by a slip."""
-    if not words.named:
+    """Silence the servers or the alert that were named; never all by a slip."""
+    if not words.named and not words.alerts:
         told = says(bold("Silence which? "), code("silence gpu3 2h because …"), ". Nothing was done.")
         return Reply(told, is_ok=False)
     began = moment(words.when, now) if words.when else None
     length = min(now - began if began is not None else USUAL, LONGEST)
-    return SilenceAlerts(tuple(server.name for server in world.targets), length, words.rest[:200])
+    servers = tuple(server.name for server in world.targets) if words.named else ()
+    return SilenceAlerts(servers, length, words.rest[:200], words.alerts)
 
 
 COMMAND = Command(
     name="silence",
     summary="no alerts about these servers for a while",
-    usage="silence <servers> [span] [because …]",
+    usage="silence <servers|alert> [span] [because …]",
     examples=("silence gpu3 2h because the fan is being replaced",),
     decide=decide,
     aliases=("mute",),
     role=Role.OPERATOR,
-    grammar=Grammar(targets=True, when=True, because=True),
+    grammar=Grammar(targets=True, alerts=True, when=True, because=True),
     is_everyday=True,
 )

@@ -1,4 +1,4 @@
-"""Start servers that do not run; what runs is left as it is.
+"""Start servers that do not run; what runs is left as it is, and put back where its router lacks it.
 
 start gpu3        start no_buffer
 """
@@ -29,13 +29,13 @@ def decide(words: Words, world: World, now: datetime) -> Decision:
 
 COMMAND = Command(
     name="start",
-    summary="start servers that do not run, with a profile if one is named",
+    summary="start what does not run, put back what its router lacks",
     usage="start [servers] [profile]",
     examples=("start gpu3", "start no_buffer"),
     decide=decide,
     role=Role.OPERATOR,
     grammar=Grammar(targets=True, profile=True),
-    needs=Needs(load=True, config=True, log=True, gpu=True),
+    needs=Needs(load=True, config=True, log=True, gpu=True, caches=True, router=True),
     needs_job=True,
     changes=True,
     is_everyday=True,

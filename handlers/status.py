@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from bot.domain.alerting import alert_lines
+from bot.domain.behind import standing_lines
 from bot.domain.command import Command, Reply
 from bot.domain.facts import JobState, ServerFacts
 from bot.domain.fleet import Server
+from bot.domain.gpu_faults import is_grave, said, telling
 from bot.domain.guard import rate
 from bot.domain.limiting import lost
 from bot.domain.message import Line, Lines, Message, Small, Table, bold, line
@@ -24,6 +26,8 @@ from bot.domain.saying import Grammar, Words
 from bot.domain.views import DOTS, MANY, footer, hosts_of
 from bot.domain.world import World
 
+MOST_FAULTS = 4
+
 
 def decide(words: Words, world: World, now: datetime) -> Reply:
     """Say what is the same once, and what differs in a row each."""
@@ -31,7 +35,7 @@ def decide(words: Words, world: World, now: datetime) -> Reply:
     servers = world.targets
     ready = [one for one in servers if world.verdict(one.name).readiness is Readiness.READY]
     head = line(bold(f"{len(ready)}/{len(servers)} ready"), f" · {hosts_of(servers)}")
-    above = _alike(world, servers)
+    above = (*_alike(world, servers), *standing_lines(world, servers))
     shown = servers if len(servers) <= MANY else _odd(world, servers)
     rows = tuple(_row(world, server) for server in shown)
     blocks = [Lines(above)] if above else []
@@ -41,6 +45,7 @@ def decide(words: Words, world: World, now: datetime) -> Reply:
             (
                 *blocks,
                 *_alerts(world, now),
+                *_faults(world, servers, now),
                 *((Table(("server", "running", "tok/s"), rows),) if rows else ()),
                 Lines(_rates(world, servers)),
                 Small(footer(world)),
@@ -55,6 +60,13 @@ def _alerts(world: World, now: datetime) -> tuple[Lines, ...]:
     on = [one for one in world.book.alerts if one.is_on]
     everyone = [server.name for server in world.fleet.servers]
     return (Lines(alert_lines(on, everyone, now)),) if on else ()
+
+
+def _faults(world: World, servers: Sequence[Server], now: datetime) -> tuple[Lines, ...]:
+    """What the kernel's log says of their GPUs, the gravest of each server."""
+    found = [(server.name, telling(world.facts(server.name), now)[:1]) for server in servers]
+    lines = [line(f"{name}: ", bold(said(one, now))) for name, faults in found for one in faults if is_grave(one)]
+    return (Lines(tuple(lines[:MOST_FAULTS])),) if lines else ()
 
 
 def _row(world: World, server: Server) -> tuple[Line, ...]:
@@ -152,6 +164,6 @@ COMMAND = Command(
     decide=decide,
     aliases=("st", "s", "stat"),
     grammar=Grammar(targets=True, recalls=True),
-    needs=Needs(load=True, config=True, log=True, gpu=True, movement=True),
+    needs=Needs(load=True, config=True, log=True, gpu=True, movement=True, router=True),
     needs_job=True,
 )

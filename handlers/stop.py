@@ -39,7 +39,7 @@ COMMAND = Command(
     decide=decide,
     role=Role.OPERATOR,
     grammar=Grammar(targets=True),
-    needs=Needs(load=True, log=True),
+    needs=Needs(router=True, load=True, log=True),
     needs_job=True,
     changes=True,
     is_everyday=True,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import datetime
 
+from bot.domain.behind import standing_lines
 from bot.domain.command import Command, Reply
 from bot.domain.facts import Answer, Outcome, ServerFacts
 from bot.domain.fleet import Server
@@ -29,6 +30,7 @@ def decide(words: Words, world: World, now: datetime) -> Reply:
     word = "up" if is_starting else "answering"
     head = line(bold(f"{ready}/{len(verdicts)} {word}"), f" · {hosts_of(world.targets)}")
     lines = _each(world, verdicts) if len(verdicts) <= MANY else _alike(world, verdicts)
+    lines = (*lines, *standing_lines(world, world.targets))
     return Reply(Message(head, (Lines(lines), Small(footer(world)))), is_ok=ready == len(verdicts))
 
 
@@ -100,7 +102,7 @@ COMMAND = Command(
     decide=decide,
     aliases=("u", "alive", "ping"),
     grammar=Grammar(targets=True),
-    needs=Needs(health=True, load=True, log=True, movement=True),
+    needs=Needs(health=True, load=True, log=True, movement=True, router=True),
     needs_job=True,
     is_everyday=True,
 )

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from bot.domain import limit_words, limiting
+from bot.domain.alerting import pace_words
 from bot.domain.command import Command, Reply
 from bot.domain.facts import JobFacts, JobState, ServerFacts
 from bot.domain.fleet import Server
 from bot.domain.foreign import FOREIGN_MIB
+from bot.domain.gpu_faults import is_grave, said, telling
 from bot.domain.guard import rate
 from bot.domain.limiting import Gain, Group, Limit
 from bot.domain.message import Block, Button, Buttons, Line, Lines, Message, Says, Small, bold, code, line
@@ -23,6 +25,7 @@ from bot.domain.phrases import target as goal
 from bot.domain.readiness import Readiness
 from bot.domain.saying import Grammar, Words
 from bot.domain.views import DOTS, footer
+from bot.domain.watching.causes import Cause
 from bot.domain.world import World
 
 LOW_ACCEPTANCE = 1.5
@@ -36,8 +39,8 @@ LONGEST_BUTTON = 200
 
 
 def decide(words: Words, world: World, now: datetime) -> Reply:
-    """Say first what does not run, then what brakes, then what limits; the first of it is the headline."""
-    del words, now
+    """Say first what does not run, then which GPU is broken, what limits, what brakes; the first is the headline."""
+    del words
     servers = world.targets
     if not world.sight.is_complete and any(_is_still_looked_at(world, server) for server in servers):
         return Reply(Message(line("Looking…"), (Small(footer(world)),)))
@@ -49,7 +52,9 @@ def decide(words: Words, world: World, now: datetime) -> Reply:
         braking.append(line(f"… and {len(brakes) - MOST_BRAKES} more"))
     limits = _limits(world, servers, groups, gain)
     is_braked = len({name for name, _ in brakes}) * 2 > len(servers)
-    told = [*_not_ready(world, servers), *(braking + limits if is_braked else limits + braking)]
+    told = [*_not_ready(world, servers), *_faults(world, servers, now, are_grave=True)]
+    told += braking + limits if is_braked else limits + braking
+    told += _faults(world, servers, now, are_grave=False)
     told += _rates(world, servers)
     if not told:
         return Reply(Message(line("No server is meant, so nothing is limited.")), is_ok=False)
@@ -120,10 +125,27 @@ def _brakes(world: World, servers: Sequence[Server]) -> list[tuple[str, Line]]:
     found: list[tuple[str, Line]] = []
     for server in ready:
         facts = world.facts(server.name)
-        found += [(server.name, one) for one in (*_gpu_brakes(server, facts), *_engine_brakes(server, facts))]
+        brakes = (*_gpu_brakes(server, facts), *_known_slowness(world, server), *_engine_brakes(server, facts))
+        found += [(server.name, one) for one in brakes]
     slow = _slower(world, ready)
     braked = {name for name, _ in found}
     return [*found, *((name, one) for name, one in slow if name not in braked)]
+
+
+def _known_slowness(world: World, server: Server) -> list[Line]:
+    """That its own past says it is slow: there is an alert about it."""
+    return [
+        line(f"{server.name}: ", bold(f"slow for {span(world.now - one.since)}"), f", {pace_words(one.evidence)}")
+        for one in world.book.alerts
+        if one.is_on and one.cause is Cause.SLOW_SERVER and server.name in one.servers
+    ]
+
+
+def _faults(world: World, servers: Sequence[Server], now: datetime, *, are_grave: bool) -> list[Line]:
+    """What the kernel's log says of their GPUs: what stands in the way, or what is only worth knowing."""
+    found = [(server.name, one) for server in servers for one in telling(world.facts(server.name), now)[:2]]
+    shown = [(name, one) for name, one in found if is_grave(one) is are_grave]
+    return [line(f"{name}: ", bold(said(one, now))) for name, one in shown[:MOST_BRAKES]]
 
 
 def _gpu_brakes(server: Server, facts: ServerFacts) -> list[Line]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,13 @@ settings.register_profile("search", deadline=None)
 settings.load_profile(os.environ.get("UPBOT_HYPOTHESIS", "fixed"))
 """The same examples in every run; `UPBOT_HYPOTHESIS=search` looks for new ones."""
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that runs the tests in its background ignores it, and so would every process that they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+ROUTERS = Path(__file__).parents[1] / ".routers"
+"""Where CI puts the routers themselves, each in an environment of its own."""
+PROMETHEUS = ("prometheus", "promtool", "prometheus-alertmanager", "amtool")
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -27,8 +35,14 @@ def _missing(marker: str) -> str | None:
         return "needs an OpenSSH server (Debian: apt-get install openssh-server)"
     if marker == "tmux" and shutil.which("tmux") is None:
         return "needs tmux"
+    if marker == "prometheus" and not all(shutil.which(one) for one in PROMETHEUS):
+        return "needs Prometheus and Alertmanager (Debian: apt-get install prometheus prometheus-alertmanager)"
+    if marker == "strace" and shutil.which("strace") is None:
+        return "needs strace"
     if marker == "root" and (os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("nsenter") is None):
         return "needs root and namespaces (unshare, nsenter)"
+    if marker == "routers" and not all((ROUTERS / name / "bin" / name).exists() for name in ("sglang-router", "smg")):
+        return "needs sglang-router and smg in .routers (.ci/run installs them)"
     return None
 
 
@@ -44,7 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("slow") and not config.getoption("--slow"):
             item.add_marker(pytest.mark.skip(reason="takes minutes; `make test ARGS=--slow` runs it, and so does CI"))
-        for marker in ("browser", "sshd", "tmux", "root"):
+        for marker in ("browser", "sshd", "tmux", "root", "strace", "routers", "prometheus"):
             if item.get_closest_marker(marker) and (why := _missing(marker)) is not None:
                 item.add_marker(pytest.mark.skip(reason=why))
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection
 
 from bot.domain.facts import Process
-from bot.domain.fleet import Fleet, Job, Server
+from bot.domain.fleet import Fleet, Job, Router, Server
 from bot.domain.message import Message
 from bot.ports import Clock, Place, Ref
 from bot.stores.sql import Database
 from tests.jumping import JumpingClock
-from tests.pretend import PretendFleet, PretendJobs
+from tests.pretend import PretendFleet, PretendJobs, PretendRouters
 from tests.tester import Bot, PretendChat
 
 
@@ -107,6 +107,7 @@ class FatedFleet(PretendFleet):
     def __init__(self, fleet: Fleet, clock: Clock, fate: Fate) -> None:
         super().__init__(fleet, clock)
         self.fate = fate
+        self.routers = FatedRouters(fleet, clock, fate)
 
     async def start(self, server: Server, argv: Sequence[str], env: Mapping[str, str]) -> None:
         self._meet(f"start {server.name}")
@@ -117,6 +118,29 @@ class FatedFleet(PretendFleet):
         self._meet(f"end {server.name}")
         await super().end(server, process, force=force)
         self._meet(f"ended {server.name}")
+
+    def _meet(self, what: str) -> None:
+        if self.fate.wrong is Killed or self.fate.is_dead:
+            self.fate.act(what)
+
+
+class FatedRouters(PretendRouters):
+    """Routers to which a dead bot can't speak."""
+
+    def __init__(self, fleet: Fleet, clock: Clock, fate: Fate) -> None:
+        super().__init__(fleet, clock)
+        self.fate = fate
+
+    async def remove(self, router: Router, worker: str) -> None:
+        self._meet("remove worker")
+        await super().remove(router, worker)
+        self._meet("removed worker")
+
+    async def add(self, router: Router, url: str, settings: str, key: str | None) -> bool:
+        self._meet("add worker")
+        told = await super().add(router, url, settings, key)
+        self._meet("added worker")
+        return told
 
     def _meet(self, what: str) -> None:
         if self.fate.wrong is Killed or self.fate.is_dead:

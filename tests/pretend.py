@@ -13,10 +13,11 @@ from functools import cache
 from typing import Any
 
 from bot.domain.diagnosis import Diagnosis, Phase
-from bot.domain.errors import StepFailed
+from bot.domain.errors import FleetError, StepFailed
 from bot.domain.facts import (
     Answer,
     Gpu,
+    GpuFault,
     GpuUse,
     JobFacts,
     JobState,
@@ -28,9 +29,11 @@ from bot.domain.facts import (
     ServerFacts,
     Sight,
 )
-from bot.domain.fleet import Fleet, Job, Server
+from bot.domain.fleet import Fleet, Job, Router, Server
+from bot.domain.kernel_caches import CacheSeen, KernelCache
 from bot.domain.launching import CUSTOM, flags_for
 from bot.domain.needs import Needs
+from bot.domain.routing import Routed, Standing, Worker, of_server, standing
 from bot.engines.sglang import ENGINE
 from bot.ports import Clock
 
@@ -81,10 +84,120 @@ class PretendServer:
     """Numbers that it tells instead of its own, by the names of Load."""
     gpu_says: dict[str, Any] = field(default_factory=dict)
     """What its GPUs show instead, by the names of Gpu."""
+    faults: tuple[GpuFault, ...] | None = None
+    """What the kernel's log says of its GPUs; None where it can't be read."""
+    caches: dict[str, int] | None = None
+    """How many files lie in each cache of kernels that is there; None where nobody can look."""
     signals: list[str] = field(default_factory=list)
     tokens: float = 0.0
     """Decoded since its process began, up to ``tokens_at``."""
     tokens_at: datetime | None = None
+
+
+@dataclass
+class PretendRouter:
+    """One router: its list, what it does late, and what is wrong with it."""
+
+    name: str
+    clock: Clock
+    workers: dict[str, Worker] = field(default_factory=dict)
+    drains_for: float = 0.0
+    """So many seconds an entry stays as draining, as SMG has it."""
+    queue: float = 0.3
+    """So many seconds until what was accepted is done."""
+    fails: FleetError | None = None
+    """Whatever it is asked."""
+    refuses: FleetError | None = None
+    """Whatever it is asked to change."""
+    takes: float = 0.0
+    never_healthy: bool = False
+    refuses_settings: bool = False
+    number: int = 0
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    added: list[tuple[str, str, str | None]] = field(default_factory=list)
+
+    def lists(self, url: str, settings: str = "{}") -> None:
+        """It has this worker."""
+        self.number += 1
+        one = Worker(f"w{self.number}", url, not self.never_healthy, settings=settings)
+        self.workers[one.id] = one
+
+    def drop(self, id_: str) -> None:
+        """It has removed that worker."""
+        self.workers.pop(id_, None)
+
+    def add_late(self, url: str, settings: str) -> None:
+        """What was queued is done, once."""
+        if not of_server(tuple(self.workers.values()), url):
+            self.lists(url, settings)
+
+
+class PretendRouters:
+    """The routers of a fleet that exists only here."""
+
+    def __init__(self, fleet: Fleet, clock: Clock) -> None:
+        self.fleet = fleet
+        self.all = {one.name: PretendRouter(one.name, clock) for one in fleet.routers}
+        self.most_out = 0
+
+    def list_all(self, settings: str = "{}") -> None:
+        """Each router has its servers."""
+        for server in self.fleet.servers:
+            for member in server.routers:
+                self.all[member.router].lists(member.url, settings)
+
+    def standings(self, server: Server) -> tuple[Routed, ...]:
+        """How a server stands."""
+        return tuple(
+            Routed(one.router, standing(of_server(tuple(self.all[one.router].workers.values()), one.url)))
+            for one in server.routers
+        )
+
+    def is_sent_to(self, server: Server) -> bool:
+        """Whether any router sends it requests."""
+        return any(one.standing is Standing.HEALTHY for one in self.standings(server))
+
+    def count(self) -> None:
+        """Note how many are out at once."""
+        out = sum(not self.is_sent_to(server) for server in self.fleet.servers if server.routers)
+        self.most_out = max(self.most_out, out)
+
+    async def workers(self, router: Router) -> tuple[Worker, ...]:
+        one = await self._reached(router)
+        return tuple(one.workers.values())
+
+    async def remove(self, router: Router, worker: str) -> None:
+        one = await self._reached(router, is_change=True)
+        one.asked.append(("remove", one.workers[worker].url if worker in one.workers else "gone"))
+        loop = asyncio.get_running_loop()
+        loop.call_later(one.queue, self._removes, one, worker)
+
+    def _removes(self, one: PretendRouter, worker: str) -> None:
+        if worker not in one.workers:
+            return
+        one.workers[worker] = replace(one.workers[worker], is_healthy=False, is_draining=True)
+        if one.drains_for:
+            asyncio.get_running_loop().call_later(one.drains_for, one.drop, worker)
+        else:
+            one.drop(worker)
+        self.count()
+
+    async def add(self, router: Router, url: str, settings: str, key: str | None) -> bool:
+        one = await self._reached(router, is_change=True)
+        one.asked.append(("add", url))
+        is_fine = not (one.refuses_settings and settings != "{}")
+        one.added.append((url, settings if is_fine else "{}", key))
+        asyncio.get_running_loop().call_later(one.queue, one.add_late, url, settings if is_fine else "{}")
+        return is_fine
+
+    async def _reached(self, router: Router, *, is_change: bool = False) -> PretendRouter:
+        one = self.all[router.name]
+        await one.clock.sleep(seconds(0.01 + one.takes))
+        if one.fails is not None:
+            raise one.fails
+        if is_change and one.refuses is not None:
+            raise one.refuses
+        return one
 
 
 class PretendFleet:
@@ -117,6 +230,13 @@ class PretendFleet:
         )
         self.version = "0.5.13"
         self.health_takes = seconds(1.2)
+        self.routers = PretendRouters(fleet, clock)
+        self.visitors = 0
+        """So many requests each server gets through its router, while it is in it."""
+        self.visits_take = 6.0
+        """So many seconds until those of a server that was taken out have ended."""
+        self.lost_visits = 0
+        self.out_since: dict[str, datetime] = {}
 
     # Set-up
 
@@ -179,8 +299,12 @@ class PretendFleet:
         facts = ServerFacts(name, now, exit_status=one.exit_status, port_owner=one.foreign)
         if needs.log:
             facts = replace(facts, diagnosis=self._diagnosis(one, now))
+        if needs.router:
+            facts = replace(facts, routed=self._routed(one.server))
         if needs.gpu:
-            facts = replace(facts, gpus=self._gpus(one, now))
+            facts = replace(facts, gpus=self._gpus(one, now), faults=one.faults)
+        if needs.caches and one.caches is not None:
+            facts = replace(facts, caches=self._caches(one.caches, now))
         if needs.tail:
             facts = replace(facts, log_tail=self._tail(one))
         if one.pid is None or one.since is None:
@@ -201,6 +325,7 @@ class PretendFleet:
             return facts
         seats = self._seats(one)
         running = min(self.running, seats) if self.job_state is JobState.RUNNING else 0
+        running += self._visits(one, now)
         per = 60 / (1 + 0.0643 * max(0, running - 1)) * one.speed
         still = one.stands_still_since
         rate = 0.0 if still else running * per
@@ -219,6 +344,25 @@ class PretendFleet:
             running=Running(self.version, max_running=seats, max_total_tokens=self._tokens(one))
             if needs.config
             else Running(),
+        )
+
+    def _visits(self, one: PretendServer, now: datetime) -> int:
+        """The requests that came through a router and have not ended yet."""
+        name = one.server.name
+        if not one.server.routers or not self.visitors:
+            return 0
+        if self.routers.is_sent_to(one.server):
+            self.out_since.pop(name, None)
+            return self.visitors
+        since = self.out_since.setdefault(name, now)
+        left = 1 - (now - since).total_seconds() / self.visits_take if self.visits_take else 0
+        return max(0, round(self.visitors * left))
+
+    def _routed(self, server: Server) -> tuple[Routed, ...]:
+        known = {one.router: one for one in self.routers.standings(server)}
+        return tuple(
+            Routed(name, Standing.UNKNOWN, str(why)) if (why := self.routers.all[name].fails) else one
+            for name, one in known.items()
         )
 
     def _advance(self, one: PretendServer, now: datetime) -> None:
@@ -271,6 +415,13 @@ class PretendFleet:
             gpus.append(replace(gpu, **one.gpu_says))
         return tuple(gpus)
 
+    def _caches(self, files: Mapping[str, int], now: datetime) -> Mapping[KernelCache, CacheSeen]:
+        newest = now - timedelta(days=1)
+        return {
+            cache: CacheSeen(files.get(cache.name, 0), newest if files.get(cache.name) else None, cache.name in files)
+            for cache in ENGINE.kernel_caches
+        }
+
     def _tail(self, one: PretendServer) -> tuple[str, ...]:
         if one.crash is not None and one.crash.decisive_line:
             return ("Load weight begin. avail mem=139.00 GB", one.crash.decisive_line)
@@ -296,6 +447,8 @@ class PretendFleet:
         one = self.servers[server.name]
         sign = "KILL" if force else "TERM"
         self.signalled.append((server.name, process.pid, sign))
+        if one.pid == process.pid:
+            self.lost_visits += self._visits(one, self.clock.now())
         if one.foreign is not None and one.foreign.pid == process.pid:
             one.foreign = None
         if one.pid != process.pid or (one.ignores_sigterm and not force):

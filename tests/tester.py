@@ -13,20 +13,39 @@ from datetime import timedelta
 from typing import Any
 
 from bot.domain.audit import AuditEntry
-from bot.domain.errors import ConfigError, FleetError, StoreError
+from bot.domain.errors import ChatError, ConfigError, FleetError, NoSuchGroup, StoreError
 from bot.domain.facts import JobState
 from bot.domain.flags import Flags
-from bot.domain.fleet import Channel, Fallback, Fleet, Hop, Host, Job, Launch, Person, Profile, Role, Server
+from bot.domain.fleet import (
+    Channel,
+    Fallback,
+    Fleet,
+    Hop,
+    Host,
+    Job,
+    Launch,
+    Membership,
+    Person,
+    Profile,
+    Role,
+    Router,
+    Server,
+)
 from bot.domain.message import Answers, Button, Buttons, Message, Says, plain
 from bot.engines.sglang import ENGINE as SGLANG
 from bot.plugins import load
-from bot.ports import Clock, Heard, Place, Pressed, Ref
+from bot.ports import Clock, Heard, Metrics, Place, Pressed, Ref
 from bot.runtime.dispatcher import Dispatcher
-from bot.runtime.door import Switchboard
+from bot.runtime.door import Switchboard, is_caller
 from bot.runtime.executor import Executor
+from bot.runtime.farsight import Farsight
 from bot.runtime.gallery import Gallery
 from bot.runtime.gathering import Gatherer
+from bot.runtime.holding import Holding
+from bot.runtime.liaison import Liaison, Remote
+from bot.runtime.promises import Promises
 from bot.runtime.questions import Desk
+from bot.runtime.roster import Roster
 from bot.runtime.scribe import Scribe
 from bot.runtime.steps import Steps
 from bot.runtime.tasks import Tasks
@@ -34,9 +53,11 @@ from bot.runtime.watcher import ROUND, Watcher
 from bot.runtime.witness import Witness
 from bot.stores.audit import SqlAudit
 from bot.stores.changes import SqlChanges
+from bot.stores.holds import SqlHolds
 from bot.stores.kept import SqlKept
 from bot.stores.samples import SqlSamples
 from bot.stores.sql import Database, SqlOperations, SqlQuestions, SqlStarts
+from bot.stores.wishes import SqlWishes
 from tests.jumping import JumpingClock, run
 from tests.pretend import PretendFleet, PretendJobs
 from tests.seeded import SeededDice
@@ -88,6 +109,14 @@ def first_night(**changes: Any) -> Fleet:
     )
     fleet = Fleet((host,), servers, profiles, (job,), people, (Channel("fleet", ("C1",), ("ct200",)),), target=6250)
     return replace(fleet, **changes)
+
+
+def behind_a_router(fleet: Fleet) -> Fleet:
+    """The same fleet with all its servers behind router front."""
+    servers = tuple(
+        replace(one, routers=(Membership("front", f"http://127.0.0.1:{one.port}"),)) for one in fleet.servers
+    )
+    return replace(fleet, servers=servers, routers=(Router("front", fleet.hosts[0].name, 3100),))
 
 
 @dataclass
@@ -144,6 +173,24 @@ class PretendChat:
         self.signs.append((ref.id, sign, on))
 
 
+@dataclass
+class PretendGroups:
+    """A chat's user groups; ``is_away`` when it can't be asked, ``asked`` are those that were asked for."""
+
+    groups: dict[str, set[str]] = field(default_factory=dict)
+    is_away: bool = False
+    asked: list[str] = field(default_factory=list)
+
+    async def members(self, group: str) -> frozenset[str]:
+        self.asked.append(group)
+        await asyncio.sleep(0.2)
+        if self.is_away:
+            raise ChatError("Slack can't be asked: no answer")
+        if group not in self.groups:
+            raise NoSuchGroup(f"Slack has no user group {group}")
+        return frozenset(self.groups[group])
+
+
 class PretendAudit(SqlAudit):
     """The audit, on a disk that can be full."""
 
@@ -183,6 +230,9 @@ class Bot:
         chat: PretendChat | None = None,
         clock: Clock | None = None,
         jobs: PretendJobs | None = None,
+        metrics: Metrics | None = None,
+        alertmanager: Remote | None = None,
+        groups: PretendGroups | None = None,
         dice: SeededDice | None = None,
     ) -> None:
         self.fleet_value = fleet
@@ -202,15 +252,49 @@ class Bot:
         )
         self.operations, self.questions, self.starts = operations, questions, starts
         engines = {"sglang": SGLANG}
-        get_fleet = lambda: self.fleet_value  # noqa: E731
+        kept, self.samples, self.painter = SqlKept(self.database), SqlSamples(self.database), PretendPainter()
+        self.groups = groups or PretendGroups()
+        self.roster = Roster(lambda: self.fleet_value, self.groups, kept, self.clock)
+        get_fleet = self.roster.fleet
         self.audit, self.changes = PretendAudit(self.database), SqlChanges(self.database)
         self.scribe = Scribe(self.audit, self.clock, get_fleet)
         eyes = Witness(self.fleet, self.changes, self.clock)
-        steps = Steps(get_fleet, engines, eyes, self.fleet, self.jobs, starts, self.clock)
+        steps = Steps(
+            get_fleet,
+            engines,
+            eyes,
+            self.fleet,
+            self.jobs,
+            starts,
+            self.clock,
+            self.fleet.routers,
+            operations,
+        )
         self.executor = Executor(steps, self.switchboard, operations, self.tasks, self.scribe)
+        self.holds = SqlHolds(self.database)
+        self.holding = Holding(
+            get_fleet, self.holds, self.executor, self.switchboard, self.clock, self.tasks, self.scribe
+        )
         commands = tuple(load("handlers", "COMMAND").values())
-        kept, self.samples, self.painter = SqlKept(self.database), SqlSamples(self.database), PretendPainter()
-        self.watcher = Watcher(get_fleet, eyes, self.executor, operations, self.switchboard, self.clock, kept, kept)
+        self.farsight = Farsight(eyes, get_fleet, engines, self.clock)
+        self.watcher = Watcher(
+            get_fleet, self.farsight, self.executor, operations, self.switchboard, self.clock, kept, kept
+        )
+        self.watcher.pace, self.watcher.hindrance = lambda: self.farsight.pace, lambda: self.farsight.hindrance
+        self.liaison = Liaison(get_fleet, self.watcher, self.clock, kept)
+        self.farsight.metrics = self.liaison.metrics = metrics
+        self.liaison.remote = alertmanager
+        self.watcher.on_change = self._wake_liaison
+        self.promises = Promises(
+            get_fleet,
+            SqlWishes(self.database),
+            operations,
+            self.executor.live,
+            eyes,
+            self.switchboard,
+            self.clock,
+            self.tasks,
+        )
         gatherer = Gatherer(
             get_fleet,
             commands,
@@ -225,6 +309,8 @@ class Bot:
             self.changes,
             book=lambda: self.watcher.book,
             samples=self.samples,
+            wishes=self.promises.of,
+            holds=self.holding.live,
         )
         self.dice = dice or SeededDice()
         self.desk = Desk(
@@ -246,6 +332,12 @@ class Bot:
         )
         self.watcher.samples, self.watcher.gallery = self.samples, gallery
         self.dispatcher.alarms, self.dispatcher.charts = self.watcher, gallery
+        self.watcher.when_seen, self.dispatcher.promises = self.promises.take, self.promises
+        self.dispatcher.holding = self.holding
+
+    def _wake_liaison(self) -> None:
+        if self.fleet_value.alertmanager is not None:
+            self.tasks.spawn(self.liaison.round(), name="alertmanager")
 
     async def watch(self, minutes: float) -> None:
         """Let time pass while the watcher looks each five seconds, and a job that runs gets on."""
@@ -253,6 +345,7 @@ class Bot:
         while asyncio.get_running_loop().time() < end:
             begun = asyncio.get_running_loop().time()
             await self.watcher.round()
+            await self.liaison.round()
             self.fleet.job_done += 8 * (self.fleet.job_state is JobState.RUNNING)
             await asyncio.sleep(max(0.0, begun + ROUND.total_seconds() - asyncio.get_running_loop().time()))
 
@@ -329,19 +422,25 @@ class Bot:
             clock=self.clock,
             jobs=self.jobs,
             dice=self.dice,
+            metrics=self.farsight.metrics,
+            alertmanager=self.liaison.remote,
+            groups=self.groups,
         )
         bot.said = self.said + 1000
         bot.desk.resume()
+        bot.holding.resume()
         bot.executor.resume()
         bot.watcher.load()
+        bot.liaison.load()
+        bot.promises.load(lambda wish: is_caller(wish.where.channel))
         return bot
 
 
-def talk(scenario: Callable[[Bot], Awaitable[None]], fleet: Fleet | None = None) -> None:
+def talk(scenario: Callable[[Bot], Awaitable[None]], fleet: Fleet | None = None, **more: Any) -> None:
     """Run a scenario; it can't end while a background task of the bot has died."""
 
     async def whole() -> None:
-        bot = Bot(fleet or first_night())
+        bot = Bot(fleet or first_night(), **more)
         await scenario(bot)
         await bot.tasks.close()
         assert not bot.tasks.failures, bot.tasks.failures

@@ -1,8 +1,8 @@
 """Breaks simulated servers on purpose, and mends them: what the demo's panel and the tests do.
 
-``python -m bot.demo.faults kill 30003`` (hang, slow, heat, take-port, lurk, fail-next, mend). Servers are found by
-their port in the simulated machine's directory, and only a process that is provably the one written down there is
-ever signalled.
+``python -m bot.demo.faults kill 30003`` (hang, slow, heat, xid, cold, take-port, lurk, fail-next, mend). Servers are
+found by their port in the simulated machine's directory, and only a process that is provably the one written down
+there is ever signalled.
 """
 
 from __future__ import annotations
@@ -17,12 +17,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bot.demo.engine.failures import FAILURES
-from bot.demo.machine import Control, Entry, GpuTrouble, Machine, process_started
+from bot.demo.machine import Control, Entry, GpuTrouble, Machine, bus_of, process_started
 from bot.demo.spawn import end, reap, spawn
 
 HOT_PACE = 0.61
 """What is left of a hot GPU's speed: 412 tokens a second of 671."""
 CAUSES = tuple(FAILURES)
+XIDS = {
+    "79": "GPU has fallen off the bus.",
+    "94": "Contained: SM (0x1). RST: No, D-RST: No",
+    "31": "Ch 00000018, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 faulted @ 0x7f2a_bc000000",
+}
+"""Errors of a GPU as the driver writes them behind number and process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,8 @@ FAULTS = (
     Fault("hang", "Let it hang"),
     Fault("slow", "Slow it down", ("0.6", "0.4", "0.8")),
     Fault("heat", "Overheat its GPU"),
+    Fault("xid", "Break its GPU (Xid)", ("79", "94", "31")),
+    Fault("cold", "Throw compiled kernels away"),
     Fault("take-port", "Kill it and take its port"),
     Fault("lurk", "Take its port when it is next free"),
     Fault("fail-next", "Let its next start fail", CAUSES),
@@ -62,6 +70,11 @@ class Faults:
             return self.slow(port, _pace(choice))
         if name == "heat":
             return self.heat(port)
+        if name == "xid":
+            return self.xid(port, choice or "79")
+        if name == "cold":
+            self._machine.empty_kernels()
+            return "compiled kernels are thrown away: the next start compiles"
         if name in ("take-port", "lurk"):
             return f"pid {self.take_port(port, lurk=name == 'lurk')} takes port {port}"
         if name == "fail-next":
@@ -98,6 +111,17 @@ class Faults:
             self._machine.set_trouble(gpu, GpuTrouble(is_hot=True, port=port))
         self.slow(port, HOT_PACE)
         return f"port {port}: thermal slowdown"
+
+    def xid(self, port: int, code: str) -> str:
+        """Let the kernel's log name an error of the server's GPU, which ends it; ValueError for one not known."""
+        entry = self._machine.server(port)
+        if code not in XIDS:
+            raise ValueError(f"no Xid {code!r} is pretended: {', '.join(XIDS)}")
+        if entry is None:
+            return "nothing: no simulated server has that port"
+        process = f"pid={entry.pid}, name=python3"
+        self._machine.kernel_says(f"NVRM: Xid (PCI:{bus_of(entry.gpus[0])}): {code}, {process}, {XIDS[code]}")
+        return f"Xid {code} on GPU {entry.gpus[0]}, killed {self.kill(port)}"
 
     def take_port(self, port: int, *, lurk: bool = False) -> int:
         """Let a foreign process have the port, now or as soon as it is free; its pid."""
@@ -162,7 +186,7 @@ def main(argv: Sequence[str], env: Mapping[str, str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bot.demo.faults", description="Break simulated servers.")
     parser.add_argument("fault", choices=[*(fault.name for fault in FAULTS), "stranger"])
     parser.add_argument("port", type=int)
-    parser.add_argument("choice", nargs="?", default="", help="a fraction for slow, a cause for fail-next")
+    parser.add_argument("choice", nargs="?", default="", help="a fraction for slow, a cause for fail-next, an Xid")
     asked = parser.parse_args(argv)
     if asked.fault == "stranger":
         asyncio.run(be_a_stranger(asked.port))

@@ -87,6 +87,7 @@ class SimulatedFleet:
             "UPBOT_SIM_DIR": str(self.machine.root),
             "UPBOT_SIM_SPEED": f"{self.speed:g}",
             "UPBOT_SIM_GPUS": str(len(self.ports)),
+            "TRITON_CACHE_DIR": str(self.machine.kernels),
             "PYTHONPATH": package_root(),
         }
 
@@ -107,7 +108,7 @@ class SimulatedFleet:
     def fleet_file(self, python: str = sys.executable, login: str | None = None) -> str:
         """The fleet file that describes all this to the bot; ``login`` is who ana is on this machine."""
         values = {
-            "hosts": {"ct200": {"gpu_query": self.gpu_query(python), "state_dir": str(self.home / "state")}},
+            "hosts": {"ct200": self._host(python)},
             "target": TARGET / 8 * len(self.ports),
             "servers": {f"gpu{{0..{len(self.ports) - 1}}}": self._servers(python)},
             "profiles": {
@@ -129,6 +130,13 @@ class SimulatedFleet:
             "channels": {"fleet": {"slack": "C0FLEET", "targets": "ct200"}},
         }
         return HEAD + yaml.safe_dump(values, sort_keys=False, width=110, allow_unicode=True)
+
+    def _host(self, python: str) -> dict[str, Any]:
+        return {
+            "gpu_query": self.gpu_query(python),
+            "kernel_log": ["cat", str(self.machine.kernel_log)],
+            "state_dir": str(self.home / "state"),
+        }
 
     def _servers(self, python: str) -> dict[str, Any]:
         return {
@@ -159,6 +167,7 @@ class SimulatedFleet:
     async def start(self) -> None:
         """Write what is needed and start everything; returns at once."""
         self._write_job_files()
+        self.machine.kernel_says("")
         await self._end_all()
         for index, port in enumerate(self.ports):
             self._children.append(self._start_server(index, port))

@@ -353,10 +353,15 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-async def _live(args: argparse.Namespace, env: Mapping[str, str]) -> int:
+async def _live(args: argparse.Namespace, env: Mapping[str, str], machine: Machine, entry: Entry) -> int:
     job, loop = Job(args, speed_of(env)), asyncio.get_running_loop()
+
+    def asked_to_end(number: signal.Signals) -> None:
+        machine.note(entry, number.name)
+        job.stop()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, job.stop)
+        loop.add_signal_handler(number, asked_to_end, number)
     return await job.run()
 
 
@@ -364,12 +369,15 @@ def main(argv: Sequence[str], env: Mapping[str, str]) -> int:
     """Run the job to its end; its exit status."""
     args = parser().parse_args(argv)
     machine, pid = Machine.of(env), os.getpid()
-    machine.register(Entry(pid, process_started(pid) or 0, "job"))
+    entry = Entry(pid, process_started(pid) or 0, "job")
+    machine.note(entry, "started")
+    machine.register(entry)
     if args.pid_file is not None:
         write_whole(args.pid_file, f"{pid}\n")
     try:
-        return asyncio.run(_live(args, env))
+        return asyncio.run(_live(args, env, machine, entry))
     finally:
+        machine.note(entry, "ended")
         machine.forget(pid)
         if args.pid_file is not None:
             args.pid_file.unlink(missing_ok=True)

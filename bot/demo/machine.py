@@ -7,6 +7,9 @@ fault panel share, because they are separate processes and the bot starts some o
     control/<port>.json    what is wrong with the server on that port now
     failures/<port>        the cause that the next start on that port dies of; used once
     gpus/<index>.json      what is wrong with a GPU
+    journal.jsonl          every start, every signal that a process took, and every end, one line each
+    kernel.log             what the pretended kernel says, as dmesg prints it
+    kernels/               the cache of compiled kernels that all its servers share
 
 A driver gives memory back some time after its process is gone. Nobody can write that down after a SIGKILL, so a
 process that is gone goes on holding its memory until its last heartbeat is old enough.
@@ -17,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -65,6 +69,20 @@ class GpuTrouble:
     port: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something that happened to a process: "started", the name of a signal that it took, or "ended".
+
+    Who was ended by SIGKILL could not say so: such a process started, never ended, and lives no more.
+    """
+
+    pid: int
+    started: int
+    role: str
+    port: int
+    what: str
+
+
 def process_started(pid: int) -> int | None:
     """The start time of a living process in ticks; None when it is gone or only waits to be reaped."""
     try:
@@ -108,6 +126,11 @@ def write_whole(path: Path, text: str) -> None:
     except OSError:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def bus_of(gpu: int) -> str:
+    """The PCI address of a GPU, as the kernel writes it."""
+    return f"0000:{0x1B + 12 * gpu:02x}:00"
 
 
 class Machine:
@@ -174,6 +197,24 @@ class Machine:
             if entry is not None:
                 yield entry, beaten
 
+    def note(self, entry: Entry, what: str) -> None:
+        """Write down what happens to a process, for good; one write, so that lines of several never mix."""
+        happening = Happening(entry.pid, entry.started, entry.role, entry.port, what)
+        self.root.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.root / "journal.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(handle, json.dumps(asdict(happening)).encode() + b"\n")
+        finally:
+            os.close(handle)
+
+    def journal(self) -> list[Happening]:
+        """All that happened, the oldest first."""
+        try:
+            text = (self.root / "journal.jsonl").read_text("utf-8")
+        except FileNotFoundError:
+            return []
+        return [Happening(**json.loads(line)) for line in text.splitlines()]
+
     # What is broken on purpose
 
     def control(self, port: int) -> Control:
@@ -233,6 +274,28 @@ class Machine:
         for path in (self.root / "gpus").glob("*.json"):
             if _json(path).get("port") == port:
                 path.unlink(missing_ok=True)
+
+    # What the kernel and the compilers leave
+
+    @property
+    def kernel_log(self) -> Path:
+        """The pretended kernel's log."""
+        return self.root / "kernel.log"
+
+    @property
+    def kernels(self) -> Path:
+        """The folder of compiled kernels."""
+        return self.root / "kernels"
+
+    def kernel_says(self, text: str) -> None:
+        """Add a line to the kernel's log, with the seconds since boot."""
+        self.kernel_log.parent.mkdir(parents=True, exist_ok=True)
+        with self.kernel_log.open("a", encoding="utf-8") as file:
+            file.write(f"[{time.monotonic():12.6f}] {text}\n" if text else "")
+
+    def empty_kernels(self) -> None:
+        """Throw the compiled kernels away: the next start compiles them anew."""
+        shutil.rmtree(self.kernels, ignore_errors=True)
 
     # For those that hold memory
 

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.demo.machine import GPU_NAME, GPU_TOTAL_MIB, Entry, Machine
+from bot.demo.machine import GPU_NAME, GPU_TOTAL_MIB, Entry, Machine, bus_of
 
 DRIVER = "580.159.04"
 _REASONS = {
@@ -93,6 +93,7 @@ _GPU_FIELDS: dict[str, tuple[str, str, Callable[[Card], object]]] = {
     "clocks.current.sm": ("clocks.current.sm [MHz]", "MHz", lambda card: card.megahertz),
     "pstate": ("pstate", "", lambda _: "P0"),
     "ecc.errors.uncorrected.volatile.total": ("ecc.errors.uncorrected.volatile.total", "", lambda _: 0),
+    "pci.bus_id": ("pci.bus_id", "", lambda card: f"0000{bus_of(card.index).upper()}.0"),
     "pcie.link.gen.current": ("pcie.link.gen.current", "", lambda _: 5),
     "clocks_event_reasons.active": ("clocks_event_reasons.active", "", lambda card: f"0x{card.reasons:016X}"),
 }

@@ -15,6 +15,7 @@ from bot.domain.message import Message
 from bot.domain.needs import Needs
 from bot.domain.plan import Plan
 from bot.domain.saying import Card, Grammar, Words
+from bot.domain.wishes import Goal
 from bot.domain.world import World
 
 
@@ -54,18 +55,20 @@ class AckAlert:
 
 @dataclass(frozen=True, slots=True)
 class SilenceAlerts:
-    """Say nothing of these servers for so long."""
+    """Say nothing of these servers, or of the alerts of these ids, for so long."""
 
     servers: tuple[str, ...]
     length: timedelta
     because: str
+    alerts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class UnsilenceAlerts:
-    """End the silences about these servers; none named: all."""
+    """End the silences about these servers and alerts; none named: all."""
 
     servers: tuple[str, ...]
+    alerts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,39 @@ class DrawChart:
     span: timedelta
 
 
-Change = DrawChart | AckAlert | Adopt | CancelOpen | ReloadFleet | SetPace | SilenceAlerts | UnsilenceAlerts
+@dataclass(frozen=True, slots=True)
+class PutHold:
+    """Hold these servers for whoever says it."""
+
+    servers: tuple[str, ...]
+    until: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndHold:
+    """End these holds on these servers; none named: all of them."""
+
+    holds: tuple[str, ...]
+    servers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Tell whoever asks when something is so."""
+
+    goal: Goal
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Whoever asks does not want to be told of anything any more."""
+
+
+Change = (
+    DrawChart | AckAlert | Adopt | CancelOpen | EndHold | Forget | Promise | PutHold | ReloadFleet | SetPace
+    | SilenceAlerts | UnsilenceAlerts
+)  # fmt: skip
 Decision = Reply | Plan | Change
 
 

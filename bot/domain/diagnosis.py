@@ -66,7 +66,9 @@ class Diagnosis:
 
     ``cause`` is one of the known words or ``other:<a few words>``; ``decisive_line`` stands in the log exactly
     so. ``step`` is the bar's own count ("12/23"). ``ranks`` is the phase of each rank where a log shows several.
-    ``numbers`` holds the last value of each, under the names of docs/reading-logs.md.
+    ``numbers`` holds the last value of each, under the names of docs/reading-logs.md. ``seats_asked`` is how many
+    requests at once its arguments allow, None where they do not say it. ``is_warming_up`` is true from the moment that
+    HTTP is up until it says that it is ready, though clients may be served meanwhile.
     """
 
     engine: str | None = None
@@ -83,6 +85,8 @@ class Diagnosis:
     numbers: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     lines: int = 0
+    seats_asked: int | None = None
+    is_warming_up: bool = False
 
     @property
     def is_starting(self) -> bool:

@@ -10,6 +10,7 @@ from bot.domain.diagnosis import Diagnosis
 from bot.domain.facts import Answer, Load, Running
 from bot.domain.flags import Flags
 from bot.domain.fleet import Server
+from bot.domain.kernel_caches import KernelCache
 
 
 class LogReader(Protocol):
@@ -50,6 +51,7 @@ class Engine(Protocol):
     ``health_path`` may generate a token and take its time, so it is asked once at a time and never given up.
     ``instant_paths`` are answered at once, without the scheduler, the most telling first.
     ``load_paths`` and ``config_paths`` are read for numbers; each may be missing in some version.
+    ``metric_names`` are the names on its page of metrics (``/metrics``) that are read there.
     """
 
     @property
@@ -63,7 +65,17 @@ class Engine(Protocol):
     @property
     def config_paths(self) -> tuple[str, ...]: ...
     @property
+    def metric_names(self) -> frozenset[str]: ...
+    @property
     def warm_up(self) -> WarmUp: ...
+    @property
+    def kernel_caches(self) -> tuple[KernelCache, ...]:
+        """Every cache of compiled kernels that some version of it keeps."""
+        ...
+
+    def caches_used(self, version: str | None, flags: Flags) -> tuple[KernelCache, ...]:
+        """Those that a launch of that version with these flags goes by."""
+        ...
 
     def launch_argv(self, server: Server, flags: Flags) -> tuple[str, ...]:
         """The whole command line that launches this server with these flags (its port among them)."""

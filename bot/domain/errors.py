@@ -10,6 +10,7 @@
     │   └── StepFailed    a step of an operation found that it can't be done
     ├── StoreError        what was intended can't be written down, so nothing that destroys is done
     ├── ChatError         the chat refused a message for good
+    │   └── NoSuchGroup   the chat has no user group of that id
     └── ConfigError       at start or reload: a file is wrong; names file, line and key
 """
 
@@ -55,6 +56,10 @@ class StoreError(UpbotError):
 
 class ChatError(UpbotError):
     """The chat refused a message and will refuse it again."""
+
+
+class NoSuchGroup(ChatError):
+    """The chat has no user group of that id: nobody is in it."""
 
 
 class ConfigError(UpbotError):

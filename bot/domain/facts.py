@@ -9,6 +9,8 @@ from enum import Enum
 
 from bot.domain.diagnosis import Diagnosis
 from bot.domain.flags import Flags
+from bot.domain.kernel_caches import CacheSeen, KernelCache
+from bot.domain.routing import Routed
 
 
 class Outcome(Enum):
@@ -91,6 +93,23 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuFault:
+    """What the kernel's log says of a GPU: the newest line of its kind, and how many like it there were.
+
+    ``code`` is NVIDIA's Xid, None in a line of AMD's driver. ``pci`` is the address as the line has it; ``gpu`` is
+    None where it is not known which GPU has that address. ``words`` are the driver's own.
+    """
+
+    at: datetime
+    pci: str
+    code: int | None = None
+    words: str = ""
+    gpu: int | None = None
+    pid: int | None = None
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """What an engine says of its work. Usages are fractions of 1; rates are decoded tokens a second.
 
@@ -144,7 +163,11 @@ class ServerFacts:
     ``profile`` is the profile whose flags the process runs, "custom" where none fits.
     ``session`` is the tmux window that somebody started it in; ``is_adopted``: the bot has been told to take it over.
     ``orphans`` are workers that outlived the process which our launcher started: they may hold GPU memory.
+    ``routed`` is how it stands with each of its routers that has answered by now.
     Where ``sees_processes`` is False, nobody could look at processes: that none was seen says nothing then.
+    ``read_at`` is when somebody else (a Prometheus) read the numbers for us; None: they were read in this look.
+    ``faults`` are those of its GPUs, the newest first; None where nobody looked or could read the kernel's log.
+    ``caches`` are those of its engine's kernels; None where nobody looked, or could.
     """
 
     server: str
@@ -167,6 +190,10 @@ class ServerFacts:
     session: str | None = None
     is_adopted: bool = False
     orphans: tuple[Process, ...] = ()
+    routed: tuple[Routed, ...] = ()
+    read_at: datetime | None = None
+    faults: tuple[GpuFault, ...] | None = None
+    caches: Mapping[KernelCache, CacheSeen] | None = None
 
 
 class JobState(Enum):

@@ -1,4 +1,4 @@
-"""The fleet as it is configured: hosts, servers, profiles, jobs, people and channels."""
+"""The fleet as it is configured: hosts, servers, profiles, jobs, people, teams and channels."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from enum import Enum, IntEnum
 from typing import TypeVar
 
 from bot.domain.flags import Flags
+from bot.domain.monitors import AlertmanagerPeer, Labelling, PrometheusSource
 
 _RANGE = re.compile(r"(?P<stem>[a-z_.-]*?)(?P<first>\d+)-(?:(?P=stem))?(?P<last>\d+)", re.IGNORECASE)
 
@@ -45,7 +46,8 @@ class Hop:
 class Host:
     """A machine or container, reached through its hops in order (none: this machine).
 
-    ``gpu_query`` is the command that stands for nvidia-smi there. ``state_dir`` is where launchers keep
+    ``gpu_query`` is the command that stands for nvidia-smi there, ``kernel_log`` one that prints the kernel's log
+    (empty: /dev/kmsg, the journal or dmesg, whichever may be read). ``state_dir`` is where launchers keep
     pid and exit status; a leading ``~`` is the login's home on that host.
     """
 
@@ -53,6 +55,31 @@ class Host:
     hops: tuple[Hop, ...] = ()
     gpu_query: tuple[str, ...] = ("nvidia-smi",)
     state_dir: str = "~/.local/state/upbot"
+    kernel_log: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """What spreads requests over servers: sglang-router or SMG. It is reached from its host, at ``address``.
+
+    ``key_variable`` is the variable in the bot's environment that holds its key, "" where it asks for none. ``drain``
+    is how long requests may go on to their end once a server was taken out.
+    """
+
+    name: str
+    host: str
+    port: int
+    address: str = "127.0.0.1"
+    key_variable: str = ""
+    drain: timedelta = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A router that is to know a server, and the URL by which it does."""
+
+    router: str
+    url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +132,7 @@ class Server:
     start_limit: timedelta = timedelta(minutes=30)
     target: float | None = None
     launcher_settings: tuple[tuple[str, str], ...] = ()
+    routers: tuple[Membership, ...] = ()
 
     def launcher_setting(self, key: str, default: str = "") -> str:
         """A setting of its launcher, or the default."""
@@ -150,13 +178,39 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Grant:
+    """A role and how far it reaches: in these channels (none: everywhere), over what these words name (none: all).
+
+    A word is a server, a group, a host or a job. Whoever may act on every server may act on every job.
+    """
+
+    role: Role
+    channels: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who may say things: a name, a role, and by what chats and this machine know them."""
+    """Somebody who may say things: a name, roles, and by what chats and this machine know them.
+
+    ``role`` holds everywhere; ``grants`` are roles that reach only so far.
+    """
 
     name: str
     role: Role = Role.VIEWER
     ids: tuple[str, ...] = ()
     login: str | None = None
+    grants: tuple[Grant, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """The people of a chat's user groups, by the groups' ids. ``members`` are those of now; None: nobody knows."""
+
+    name: str
+    ids: tuple[str, ...] = ()
+    grants: tuple[Grant, ...] = ()
+    members: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +249,10 @@ class Fleet:
     channels: tuple[Channel, ...] = ()
     target: float | None = None
     limits: Limits = field(default_factory=Limits)
+    routers: tuple[Router, ...] = ()
+    prometheus: PrometheusSource | None = None
+    alertmanager: AlertmanagerPeer | None = None
+    teams: tuple[Team, ...] = ()
 
     def server(self, name: str) -> Server:
         """The server of that name; KeyError when there is none."""
@@ -203,6 +261,17 @@ class Fleet:
     def host(self, name: str) -> Host:
         """The host of that name; KeyError when there is none."""
         return _named(self.hosts, name)
+
+    def router(self, name: str) -> Router:
+        """The router of that name; KeyError when there is none."""
+        return _named(self.routers, name)
+
+    def labelled(self, labelling: Labelling) -> dict[str, str]:
+        """The servers' names by the values of the label that tells them apart."""
+        return {
+            labelling.value(name=one.name, host=one.host, port=one.port, address=one.address): one.name
+            for one in self.servers
+        }
 
     def profile(self, name: str) -> Profile | None:
         """The profile of that name, whatever its case."""
@@ -215,6 +284,11 @@ class Fleet:
     def person(self, user: str) -> Person | None:
         """The person behind a chat's user id."""
         return next((one for one in self.people if user in one.ids or user == one.name), None)
+
+    def name_of(self, user: str) -> str:
+        """What a person is called: the name that is configured, else the chat's user id."""
+        person = self.person(user)
+        return person.name if person is not None else user
 
     def channel(self, place: str) -> Channel | None:
         """The channel behind a chat's channel id or name."""
@@ -280,7 +354,7 @@ def unit_name(server: str, configured: str = "") -> str:
     return name if name.endswith(".service") else f"{name}.service"
 
 
-_Named = TypeVar("_Named", Host, Server)
+_Named = TypeVar("_Named", Host, Server, Router)
 
 
 def _named(things: tuple[_Named, ...], name: str) -> _Named:

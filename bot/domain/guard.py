@@ -7,15 +7,17 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from bot.domain.command import Reply
+from bot.domain.eta import is_alike
 from bot.domain.facts import JobState, ServerFacts
 from bot.domain.fleet import Job, Server
 from bot.domain.foreign import foreigners
+from bot.domain.leases import Claim, Kind
 from bot.domain.message import Button, Buttons, Line, Lines, Look, Message, Says, bold, code, line, says
 from bot.domain.operation import Operation
 from bot.domain.phrases import about, count, listing, names, span
 from bot.domain.plan import Before, Stake, Victim
 from bot.domain.readiness import Readiness
-from bot.domain.records import StartRecord
+from bot.domain.records import StartRecord, Warmth
 from bot.domain.world import World
 
 
@@ -72,8 +74,11 @@ def rate(facts: ServerFacts) -> float | None:
     return facts.load.tokens_per_second or None  # a gauge of 0 while requests run has not been set yet
 
 
-def losses(world: World, servers: Sequence[Server]) -> Line:
-    """What would be lost: "8 healthy · 256 requests running · 3.9k tok/s · up 6 h · a start took 3 m 40 s"."""
+def losses(world: World, servers: Sequence[Server], warmth: Warmth = Warmth.UNKNOWN) -> Line:
+    """What would be lost: "8 healthy · 256 requests running · 3.9k tok/s · up 6 h · a start took 3 m 40 s".
+
+    ``warmth`` is how the start would find its kernels: only starts that are alike say how long it takes.
+    """
     verdicts = {server.name: world.verdict(server.name).readiness for server in servers}
     parts: list[str] = []
     for readiness, word in (
@@ -97,7 +102,7 @@ def losses(world: World, servers: Sequence[Server]) -> Line:
         parts.append(f"{about(tokens)} tok/s")
     if ages := [one.process.age for one in facts if one.process is not None]:
         parts.append(f"up {span(max(ages))}")
-    if took := start_time(world.starts, servers):
+    if took := start_time([one for one in world.starts if is_alike(one.caches, warmth)], servers):
         parts.append(took)
     return line(" · ".join(parts))
 
@@ -112,18 +117,24 @@ def start_time(starts: Iterable[StartRecord], servers: Sequence[Server]) -> str 
     return f"a start took {median}" + (f" (median of {len(took)})" if len(took) > 1 else "")
 
 
-def busy(operation: Operation, now: datetime) -> Message:
-    """The answer to a command or a press that another operation is in the way of."""
-    number = operation.current
-    where = ""
-    if number is not None:
-        where = f", step {number + 1} of {len(operation.plan.steps)}"
-        where += f" ({operation.progress[number].note})" if operation.progress[number].note else ""
-    since = span(now - operation.started_at)
+def busy(operation: Operation, now: datetime, claim: Claim | None = None) -> Message:
+    """The answer to a command or a press that another operation is in the way of; ``claim`` is what both want."""
+    what = f"{claim.words} is held by " if claim is not None and claim.kind in (Kind.GPU, Kind.PORT) else ""
+    buttons = [Button("Show", Says("status")), Button("Cancel that", Says(f"cancel {operation.id}"))]
+    if claim is not None and claim.kind not in (Kind.OPERATION, Kind.HOLD):
+        buttons.append(Button("Steal…", Says(f"steal {claim.of or operation.id}")))
     return Message(
-        line(bold(f"Busy: {operation.plan.verb}"), f" by {operation.by} since {since}{where}"),
-        (Buttons((Button("Show", Says("status")), Button("Cancel that", Says(f"cancel {operation.id}")))),),
+        line(bold(f"Busy: {what}{operation.plan.verb}"), f" {under_way(operation, now)}"), (Buttons(tuple(buttons)),)
     )
+
+
+def under_way(operation: Operation, now: datetime) -> str:
+    """By whom an operation is carried out, for how long, and where it stands: "by ana since 1 m 10 s, step 3 of 6"."""
+    number, told = operation.current, f"by {operation.by} since {span(now - operation.started_at)}"
+    if number is None:
+        return told
+    note = operation.progress[number].note
+    return f"{told}, step {number + 1} of {len(operation.plan.steps)}" + (f" ({note})" if note else "")
 
 
 def obstacles(world: World, servers: Sequence[Server]) -> Message | None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from bot.domain.engine import Engine, FlagProblem
 from bot.domain.flags import FlagChange, Flags
 from bot.domain.fleet import Fleet, Profile, Server
+from bot.domain.kernel_caches import NOT_SEEN, CacheState, state_of
 from bot.domain.plan import StartOrder
 from bot.domain.world import Installed, World
 
@@ -70,3 +71,24 @@ def flag_problems(world: World, server: Server, new: StartOrder) -> tuple[str, t
     if not isinstance(installed, Installed):
         return None
     return installed.version, world.engines[server.engine].check(installed.version, installed.flags, new.flags)
+
+
+def as_launched(fleet: Fleet, server: Server, new: StartOrder) -> Server:
+    """The server with the environment that this launch gives it: a profile may put its caches elsewhere."""
+    profile = fleet.profile(new.profile)
+    if profile is None or not profile.env:
+        return server
+    env = {**dict(server.launch.env), **dict(profile.env)}
+    return replace(server, launch=replace(server.launch, env=tuple(env.items())))
+
+
+def caches_found(world: World, server: Server, new: StartOrder) -> CacheState:
+    """Whether this launch would find its kernels compiled; not known where it looks elsewhere than the server now."""
+    profile, engine = world.fleet.profile(new.profile), world.engines[server.engine]
+    installed = world.installed.get(server.name)
+    version = installed.version if isinstance(installed, Installed) else None
+    used = engine.caches_used(version, new.flags)
+    names = {place.partition("/")[0] for one in used for place in one.place}
+    if profile is not None and any(f"${name}" in names or name == "HOME" for name, _ in profile.env):
+        return NOT_SEEN
+    return state_of(world.facts(server.name).caches, used, world.starts, server.name, version)

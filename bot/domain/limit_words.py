@@ -39,11 +39,12 @@ def brief(group: Group) -> str:
 def _cause(group: Group, client: str) -> str:
     word, most = seats_flag(group.first.engine), _most(group)
     flag = f"--{word}" + (f" {group.first.asked}" if group.first.asked is not None else "")
+    not_set = f" (--{word} was not set)" if group.first.flags.items else ""
     words = {
         Limit.MAMBA: "Concurrency is capped by Mamba state memory",
         Limit.ASKED: f"Concurrency is capped by {flag}",
         Limit.MEMORY: "Concurrency is capped by the memory of its caches, below what was asked for",
-        Limit.CAP: f"Concurrency is capped by the server's own number of seats (--{word} was not set)",
+        Limit.CAP: f"Concurrency is capped by the server's own number of seats{not_set}",
         Limit.KV: "The KV cache is full",
         Limit.WINDOW: "The cache of the sliding windows is full",
         Limit.SCHEDULER: "The scheduler lets requests in too carefully, since some wait although seats are free",

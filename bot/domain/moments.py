@@ -1,11 +1,12 @@
 """When a person means: "2h", "1d", "03:12", "2026-11-30", "2026-11-30T03:12". Times of day are in UTC.
 
-A time of day is the last such moment: said at 01:00, 03:12 was yesterday.
+Of the past a time of day is the last such moment (said at 01:00, 03:12 was yesterday), ahead it is the next one.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 
 USUAL_PAST = timedelta(hours=24)
@@ -35,8 +36,42 @@ def moment(text: str, now: datetime) -> datetime | None:
     if not words:
         return None
     if all(_SPAN.fullmatch(word) for word in words):
-        return now - sum((_span(word) for word in words), timedelta())
+        return _moved(now, -_sum(words))
     return _of_day(words[0], now) or _of_date(words[0]) if len(words) == 1 else None
+
+
+def is_span(word: str) -> bool:
+    """Whether a word says how long."""
+    return _SPAN.fullmatch(word) is not None
+
+
+def ahead(text: str, now: datetime) -> datetime | None:
+    """The instant ahead that is meant; a date may be past already. None when it is none; several spans add up."""
+    words = text.split()
+    if words and all(_SPAN.fullmatch(word) for word in words):
+        return _moved(now, _sum(words))
+    if len(words) != 1:
+        return None
+    there = _of_day(words[0], now)
+    return there + timedelta(days=1) if there is not None else _of_date(words[0])
+
+
+def time_of_day(at: datetime, now: datetime) -> str:
+    """An instant ahead as one would type it, with its zone: "09:00 UTC", beyond a day "2026-12-02 09:00 UTC"."""
+    there = at.astimezone(UTC)
+    return f"{there:%H:%M} UTC" if at - now < timedelta(days=1) else f"{there:%Y-%m-%d %H:%M} UTC"
+
+
+def _sum(words: Sequence[str]) -> timedelta:
+    return sum((_span(word) for word in words), timedelta())
+
+
+def _moved(now: datetime, by: timedelta) -> datetime | None:
+    """None where the calendar ends."""
+    try:
+        return now + by
+    except OverflowError:
+        return None
 
 
 def _span(word: str) -> timedelta:

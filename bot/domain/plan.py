@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from bot.domain.flags import Flags
+from bot.domain.leases import Hold
 from bot.domain.message import Message
 
 
@@ -46,6 +47,23 @@ class StopJob:
     """Ask a job to end and wait until it has."""
 
     job: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOut:
+    """Take servers out of their routers and let their requests end, for up to ``limit``."""
+
+    servers: tuple[str, ...]
+    routers: tuple[str, ...]
+    limit: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """Put servers back into their routers, and wait until these list them as healthy."""
+
+    servers: tuple[str, ...]
+    routers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +130,28 @@ class EndForeign:
     what: str
 
 
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """Cancel these operations and leave what they launched, and pass these people's holds on these servers on."""
+
+    operations: tuple[str, ...]
+    holds: tuple[str, ...]
+    servers: tuple[str, ...]
+
+
 Step = (
-    ComparePeers | EndForeign | StopJob | EndServers | AwaitFree | StartServers | Prove | ResumeJob | CompareThroughput
+    ComparePeers
+    | EndForeign
+    | StopJob
+    | TakeOut
+    | EndServers
+    | AwaitFree
+    | StartServers
+    | Prove
+    | PutBack
+    | ResumeJob
+    | CompareThroughput
+    | TakeOver
 )
 
 
@@ -147,7 +185,7 @@ class Plan:
     ``question`` is what is asked (its buttons are added by who posts it); None means that nothing healthy is at
     stake and it starts at once. ``is_preview`` shows the question's text and acts never. With ``stops_on_failure``
     the first server that fails ends the rest (rolling); without it the others go on. With ``goes_back`` servers that
-    fail to start are started with ``back_to`` without being asked for.
+    fail to start are started with ``back_to`` without being asked for. ``held`` are the people's holds that it touches.
     """
 
     verb: str
@@ -164,23 +202,44 @@ class Plan:
     is_preview: bool = False
     has_alternative: tuple[str, str] | None = None
     goes_back: bool = False
+    held: tuple[Hold, ...] = ()
 
     @property
     def needs_confirmation(self) -> bool:
         """Whether something healthy, or something we can't see, would die."""
         return self.question is not None
 
+    @property
+    def act(self) -> str:
+        """What it does, as it is said of somebody who may not: "restart", "stop the job"."""
+        kind, _, verb = self.verb.partition(" ")
+        return f"{verb} the {kind}" if verb else kind
+
+    @property
+    def jobs(self) -> frozenset[str]:
+        """The jobs that it stops or starts."""
+        return frozenset(step.job for step in self.steps if isinstance(step, (StopJob, ResumeJob)))
+
+    @property
+    def touched(self) -> frozenset[str]:
+        """The servers and jobs that it acts on."""
+        return self.jobs.union(self.servers)
+
 
 def grown_harm(asked: Plan, now: Plan) -> str | None:
     """Why a press for ``asked`` must not start ``now``, or None when the harm has not grown.
 
-    Void are another target, profile or process, and something dead that lives now; a server that died since is
-    less harm, and counters do not count.
+    Void are another target, job, profile or process, another holder, and something dead that lives now; a server that
+    died since is less harm, and counters do not count.
     """
+    if strangers := [hold for hold in now.held if hold.by not in {known.by for known in asked.held}]:
+        return f"{strangers[0].by} holds {strangers[0].what} now"
     if now.profile != asked.profile:
         return f"the profile is now {now.profile}"
     if more := [name for name in now.servers if name not in asked.servers]:
         return f"{', '.join(more)} would be touched too"
+    if jobs := sorted(now.jobs - asked.jobs):
+        return f"job {', '.join(jobs)} would be stopped too"
     before = {stake.server: stake for stake in asked.stakes}
     for stake in now.stakes:
         old = before.get(stake.server)

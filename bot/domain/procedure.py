@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bot.domain.behind import asked_lines, named, putting_back, routers_of, taking_out, unlisted
 from bot.domain.command import Reply
 from bot.domain.flags import FlagChange, Flags
 from bot.domain.fleet import Fallback, Job, Profile, Server
@@ -23,7 +24,8 @@ from bot.domain.guard import (
     victims,
     whom,
 )
-from bot.domain.launching import CUSTOM, changes, flag_problems, order, profile_for
+from bot.domain.kernel_caches import said, together
+from bot.domain.launching import CUSTOM, caches_found, changes, flag_problems, order, profile_for
 from bot.domain.limit_words import brief
 from bot.domain.limiting import groups
 from bot.domain.message import Line, Lines, Message, Small, bold, code, line, says
@@ -76,6 +78,11 @@ def start(words: Words, world: World) -> Reply | Plan:
     if (refusal := _not_now(world, servers, "start")) is not None:
         return refusal
     idle = tuple(server for server in servers if world.facts(server.name).process is None)
+    out = unlisted(world, servers)
+    if not idle and out:
+        names = tuple(server.name for server in out)
+        title = f"Put {whom(world, out)} back into {named(routers_of(out))}"
+        return Plan("start", title, names, putting_back(out), is_preview=words.is_question)
     if not idle:
         verb, them = ("runs", "it") if len(servers) == 1 else ("run", "them")
         return Reply(
@@ -90,7 +97,7 @@ def start(words: Words, world: World) -> Reply | Plan:
     if (refused := _refused(world, idle, orders, "started")) is not None:
         return refused
     names = tuple(server.name for server in idle)
-    steps: tuple[Step, ...] = (AwaitFree(names), StartServers(orders), Prove(names))
+    steps: tuple[Step, ...] = (AwaitFree(names), StartServers(orders), Prove(names), *putting_back(idle))
     title = f"Start {whom(world, idle)}" + (f" · {words.profile}" if words.profile else "")
     return Plan(
         "start", title, names, steps, profile=words.profile, before=before(world, idle), is_preview=words.is_question
@@ -109,10 +116,12 @@ def stop(words: Words, world: World) -> Reply | Plan:
     names = tuple(server.name for server in alive)
     steps: tuple[Step, ...] = (
         *((StopJob(job.name),) if job is not None else ()),
+        *taking_out(world, alive),
         EndServers(victims(world, alive)),
         AwaitFree(names),
     )
     note = [line(f"job {job.name} will be stopped gracefully and not resumed")] if job is not None else []
+    note += asked_lines(world, alive, comes_back=False)
     question = Message(
         line(bold(f"Stop {whom(world, alive)}?")),
         (Lines((losses(world, alive),)), *((Small(tuple(note)),) if note else ())),
@@ -135,9 +144,9 @@ def _named(words: Words) -> str:
 
 
 def _not_now(world: World, servers: Sequence[Server], verb: str) -> Reply | None:
-    operation = world.busy(tuple(server.name for server in servers))
-    if operation is not None:
-        return Reply(busy(operation, world.now), is_ok=False)
+    taken = world.busy(tuple(server.name for server in servers))
+    if taken is not None:
+        return Reply(busy(taken[0], world.now, taken[1]), is_ok=False)
     return unreachable_reply(world, servers, verb)
 
 
@@ -207,10 +216,12 @@ def _steps(
     concurrency = settings.job_concurrency if settings is not None else None
     return (
         *((StopJob(job.name),) if job is not None else ()),
+        *taking_out(world, servers),
         *((EndServers(doomed),) if doomed else ()),
         AwaitFree(names),
         StartServers(orders),
         Prove(names),
+        *putting_back(servers),
         *((ResumeJob(job.name, concurrency, job.minimum_servers),) if job is not None else ()),
         *((CompareThroughput(names, world.fleet.limits.compare_after),) if doomed else ()),
     )
@@ -219,9 +230,10 @@ def _steps(
 def _rolling_steps(world: World, servers: Sequence[Server], orders: tuple[StartOrder, ...]) -> tuple[Step, ...]:
     steps: list[Step] = []
     for server, new in zip(servers, orders, strict=True):
+        steps += taking_out(world, (server,))
         if doomed := victims(world, (server,)):
             steps.append(EndServers(doomed))
-        steps += [AwaitFree((server.name,)), StartServers((new,)), Prove((server.name,))]
+        steps += [AwaitFree((server.name,)), StartServers((new,)), Prove((server.name,)), *putting_back((server,))]
     steps.append(CompareThroughput(tuple(server.name for server in servers), world.fleet.limits.compare_after))
     return tuple(steps)
 
@@ -244,14 +256,16 @@ def _plan(
     old = {facts.profile for server in servers if (facts := world.facts(server.name)).profile}
     profile = profile_for(world, servers[0], words.profile)
     is_asked = any(stake.is_alive for stake in at_stake)
+    asked = profile if words.profile else None
+    caches = together(caches_found(world, server, new) for server, new in zip(servers, orders, strict=True))
     question = Message(
         line(bold(f"Restart {subject}{with_profile}{one_by_one}?")),
         tuple(
             block
             for block in (
-                Lines((losses(world, servers),)),
+                Lines((losses(world, servers, caches.warmth),)),
                 _changes(world, servers, orders),
-                Small(_small(world, servers, orders, profile if words.profile else None, job)),
+                Small(_small(world, servers, orders, asked, job, caches=said(caches), is_rolling=is_rolling)),
             )
             if block is not None
         ),
@@ -326,7 +340,14 @@ def _change(change: FlagChange) -> Line:
 
 
 def _small(
-    world: World, servers: Sequence[Server], orders: Sequence[StartOrder], profile: Profile | None, job: Job | None
+    world: World,
+    servers: Sequence[Server],
+    orders: Sequence[StartOrder],
+    profile: Profile | None,
+    job: Job | None,
+    *,
+    caches: str | None,
+    is_rolling: bool,
 ) -> tuple[Line, ...]:
     lines: list[Line] = []
     if (why := _why(world, servers)) and profile is not None and _gives_more(world, servers, profile):
@@ -344,8 +365,11 @@ def _small(
     if job is not None:
         checks.append(f"✓ job {job.name} stops gracefully and resumes")
     lines.append(line("   ".join(checks)))
+    lines.extend(asked_lines(world, servers, comes_back=True, is_rolling=is_rolling))
     if profile is not None:
         lines.append(line(" · ".join(_record(world, servers, profile))))
+    if caches is not None:
+        lines.append(line(caches))
     return tuple(lines)
 
 

@@ -13,7 +13,8 @@ from http import HTTPStatus
 
 from bot.domain.diagnosis import Phase, said_cause
 from bot.domain.facts import Answer, Outcome, Process, ServerFacts
-from bot.domain.phrases import span
+from bot.domain.phrases import count, span
+from bot.domain.routing import Standing
 
 HANG_AFTER = timedelta(seconds=2.5)
 """Looks over so long that show requests running and not one token between them; a long prefill takes a second."""
@@ -22,6 +23,8 @@ SLOW_HANG_AFTER = timedelta(minutes=2)
 
 _ASKED_TO_END = (-2, -15, 130, 143)
 """How a process ends that was sent SIGINT or SIGTERM, as Python and as a shell count it."""
+
+_SIGNALS = {3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV"}
 
 _NO_ANSWER = (Outcome.PENDING, Outcome.BROKEN)
 _NOT_ITS_FAULT = (401, 403, 404, 405)
@@ -76,8 +79,14 @@ def _without_process(facts: ServerFacts) -> Verdict:
     if facts.exit_status in _ASKED_TO_END:
         return Verdict(Readiness.DOWN, "stopped")
     if facts.exit_status not in (None, 0):
-        return Verdict(Readiness.CRASHED, f"exit status {facts.exit_status}")
+        return Verdict(Readiness.CRASHED, _said_status(facts.exit_status))
     return Verdict(Readiness.DOWN, "no process")
+
+
+def _said_status(status: int) -> str:
+    """How a process ended, by its status as Python counts signals (-9) or a shell does (137)."""
+    signal = _SIGNALS.get(-status if status < 0 else status - 128)
+    return f"killed by {signal}" if signal is not None else f"exit status {status}"
 
 
 def _with_process(facts: ServerFacts, now: datetime) -> Verdict:
@@ -123,11 +132,20 @@ def _answering(facts: ServerFacts, answer: Answer) -> Verdict:
     diagnosis = facts.diagnosis
     if diagnosis is not None and diagnosis.phase is Phase.STOPPED:
         return Verdict(Readiness.DRAINING, "asked to end, finishing its requests")
+    if _is_drained_by_routers(facts):
+        left = f", {count(facts.load.running, 'request')} left" if facts.load.running else ""
+        return Verdict(Readiness.DRAINING, f"taken out of its router{left}")
     if answer is not facts.health and _is_starting(facts):
         return Verdict(Readiness.STARTING, _doing(facts))  # its main process answers while the first request warms up
     if diagnosis is not None and diagnosis.is_crashed:
         return Verdict(Readiness.READY, f"{said_cause(diagnosis.cause)} in the log, yet it answers")
     return Verdict(Readiness.READY, "" if answer.is_ok else f"answers HTTP {answer.status}")
+
+
+def _is_drained_by_routers(facts: ServerFacts) -> bool:
+    """Whether a router is letting its requests end and none sends it new ones."""
+    standings = {one.standing for one in facts.routed}
+    return Standing.DRAINING in standings and standings <= {Standing.DRAINING, Standing.ABSENT}
 
 
 def _by_answers(facts: ServerFacts, now: datetime) -> Verdict:
@@ -158,7 +176,9 @@ def _not_ok(facts: ServerFacts, answer: Answer) -> Verdict:
     if _is_starting(facts):
         return Verdict(Readiness.STARTING, _doing(facts))
     is_known_ready = diagnosis is not None and diagnosis.is_ready
-    if answer.status == HTTPStatus.SERVICE_UNAVAILABLE and not facts.load.running and not is_known_ready:
+    is_warming_up = diagnosis is not None and diagnosis.is_warming_up  # clients are served in it already
+    may_warm_up = is_warming_up or (not facts.load.running and not is_known_ready)
+    if answer.status == HTTPStatus.SERVICE_UNAVAILABLE and may_warm_up:
         return Verdict(Readiness.STARTING, "warming up")
     return Verdict(Readiness.HUNG, said)
 

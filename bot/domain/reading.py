@@ -58,6 +58,20 @@ def headline(found: Diagnosis) -> str:
     return f"{name}: {found.doing}"
 
 
+def news(found: Diagnosis, *, is_held: bool) -> str:
+    """A line for those who follow: where it stands, and in service what speaks against it or holds it back."""
+    if found.phase is Phase.SERVING and found.decisive_line:
+        return f"{headline(found)} · {shown(found.decisive_line.strip())}"
+    group = _group(found) if is_held else None
+    return f"{headline(found)} · {limit_words.sentence(group)}" if group is not None else headline(found)
+
+
+def held_back(found: Diagnosis) -> Limit | None:
+    """What holds it back while more is asked of it; None where nothing does."""
+    group = _group(found)
+    return group.limit if group is not None and group.limit not in (Limit.DEMAND, Limit.IDLE) else None
+
+
 def cause_words(cause: str | None) -> str:
     """A cause as people read it: "cuda_oom", "gpu occupied"."""
     if cause is None:
@@ -160,7 +174,8 @@ def _group(found: Diagnosis) -> Group | None:
         "",
         found.engine,
         load,
-        load.max_running,
+        load.max_running or found.seats_asked,
+        found.seats_asked,
         slots=slots if slots in _SLOTS else None,
         pool=pool,
         tokens=load.tokens_per_second,

@@ -81,8 +81,7 @@ def _alerts(told: Tally, everyone: Sequence[str], now: datetime) -> Line:
         return (one.resolved_at or now) - one.since
 
     longest = max(told.alerts, key=length)
-    who = names(list(longest.servers), list(everyone)) if longest.servers else "the fleet"
-    title = alert_title(longest.cause, who)
+    title = alert_title(longest, everyone)
     still = " and still on" if longest.resolved_at is None else ""
     if len(told.alerts) == 1:
         return line(f"1 alert: {title}, {span(length(longest))}{still}")

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from bot.domain.facts import JobFacts, JobState
 from bot.domain.fleet import Server
-from bot.domain.message import Line, line
+from bot.domain.guard import under_way
+from bot.domain.holds import hold_lines, hold_words, servers_words
+from bot.domain.message import Line, Lines, Message, bold, code, line, says
 from bot.domain.operation import Operation
-from bot.domain.phrases import about, exact, span, stopwatch
+from bot.domain.phrases import about, count, exact, listing, span, stopwatch
 from bot.domain.readiness import Readiness
 from bot.domain.world import World
 
@@ -26,6 +28,10 @@ DOTS = {
 
 MANY = 10
 """Up to so many servers have a line each; beyond, what is alike is one line."""
+
+
+MOST_HELD = 20
+"""So many holds are listed."""
 
 
 def hosts_of(servers: Sequence[Server]) -> str:
@@ -74,4 +80,17 @@ def footer(world: World) -> tuple[Line, ...]:
     ]
     live = [operation_line(one, world) for one in world.operations if one.is_live]
     rest = " · ".join(live) if live else "nothing else running"
-    return (line(" · ".join([*jobs, rest])),)
+    return (line(" · ".join([*jobs, rest])), *hold_lines(world.holds, world.fleet, world.now))
+
+
+def held_now(world: World) -> Message:
+    """All that is held: by people, a line each, and what live operations work on."""
+    told = [hold_words(hold, world.fleet, world.now) for hold in world.holds]
+    for op in world.operations:
+        who = servers_words(op.plan.servers, world.fleet) or listing(one.words for one in op.held)
+        told.append(f"{who} held by {op.plan.verb} {under_way(op, world.now)} · {op.id}")
+    if not told:
+        return says(bold("Nothing is held. "), code("hold gpu3 2h why"))
+    more = [f"and {len(told) - MOST_HELD} more"] if len(told) > MOST_HELD else []
+    lines = tuple(line(one) for one in [*told[:MOST_HELD], *more])
+    return Message(line(bold(count(len(told), "hold"))), (Lines(lines),))

@@ -19,13 +19,14 @@ from bot.domain.command import Command
 from bot.domain.flags import Flags
 from bot.domain.fleet import Fleet
 from bot.domain.message import Message, code, says
-from bot.domain.moments import is_moment
+from bot.domain.moments import is_moment, is_span
 from bot.domain.saying import Words
 
 LONGEST = 400
 """Characters; what is longer is not a command."""
 
 _ENDING = "?!.,;:"
+_ALERT = re.compile(r"[a-z_]{1,30}-\d{1,9}", re.ASCII)
 _ANYBODYS = frozenset({"all", "everything", "fleet"})
 """Targets that people also say to each other: beside words that nobody knows, they do not make it a command."""
 _PLAIN_SPEECH = re.compile(
@@ -39,6 +40,7 @@ _MEANS_US = re.compile(
     r"them|thing|things"
 )
 """Words that a person in a hurry says to the bot although they name nothing: those deserve a hint."""
+_OPERATION = re.compile(r"op-[0-9]{1,9}")
 _SAFE = re.compile(r"(no|nope|stop|wait|don'?t|cancel|abort|halt)\b(?!-)", re.IGNORECASE)
 _IS_UP = re.compile(
     r"(it('?s)?|they('?re)?|all|everything('?s)?|the servers?)?\s*(is|are)?\s*(still\s+|already\s+)?"
@@ -88,7 +90,7 @@ def interpret(
         return Words("help", text) if mentions_bot else None
     command = _command(tokens[0], commands)
     if len(text) > LONGEST:
-        is_meant = mentions_bot or (command is not None and not command.is_everyday)
+        is_meant = mentions_bot or (command is not None and _is_meant(command, tokens, fleet))
         return Hint(says("That is too long to be a command (", str(len(text)), " characters).")) if is_meant else None
     if command is None:
         return _near_command(tokens, text, fleet, commands, mentions_bot=mentions_bot)
@@ -99,8 +101,16 @@ def interpret(
         return _filled(words, command, fleet, channel, recalled)
     is_near = words.suggestion is not None and len(tokens) == 2  # one word beside it may be a mistyped target
     is_speech = command.is_everyday or _is_speech(tokens[1:])
-    is_talk = is_speech and not mentions_bot and not reading.found and not is_near
-    return None if is_talk else Hint(words.message(command))
+    is_talk = is_speech and not reading.found and not is_near
+    if command.grammar.first:  # a sentence that people say to each other all day: only what may name something is meant
+        is_talk = words.suggestion not in fleet.words() and not any(map(str.isdigit, words.token))
+    return None if is_talk and not mentions_bot else Hint(words.message(command))
+
+
+def _is_meant(command: Command, tokens: Sequence[str], fleet: Fleet) -> bool:
+    """Whether a long text that begins with a command is said to the bot: with an everyday word, by its target."""
+    is_target = len(tokens) > 1 and tokens[1].lower() not in _ANYBODYS and fleet.select(tokens[1][:LONGEST]) is not None
+    return not command.is_everyday or (command.grammar.targets and is_target)
 
 
 def _is_speech(tokens: Sequence[str]) -> bool:
@@ -150,6 +160,9 @@ class _Reading:
 
     def words(self, text: str, *, is_question: bool) -> Words | _Unknown:
         """The whole, or the first word that nobody knows."""
+        first = self.command.grammar.first
+        if first and (not self.tokens or self.tokens[0].lower().strip(_ENDING) not in first):
+            return _Unknown(self.tokens[0] if self.tokens else self.command.name, None)
         if self.command.grammar.rest:
             like = self.command.grammar.rest_like
             if len(self.tokens) > self.command.grammar.rest or (
@@ -158,13 +171,17 @@ class _Reading:
                 return _Unknown(self.tokens[-1], None)
             return replace(self.values, text=text, rest=" ".join(self.tokens), is_question=is_question)
         unknown: _Unknown | None = None
-        for token in self.tokens:
+        for number, token in enumerate(self.tokens):
             bare = token.rstrip("?!.,")
             if not bare:
                 continue
             if self.command.grammar.because and token.lower() == "because":
                 rest = " ".join(self.tokens[list(self.tokens).index(token) + 1 :])
                 self.values = replace(self.values, rest=rest)
+                break
+            if self.command.grammar.lasts and (used := _lasting(self.tokens[number:])):
+                told = " ".join(word.lower().rstrip("?!.,") for word in self.tokens[number : number + used])
+                self.values = replace(self.values, when=told, rest=" ".join(self.tokens[number + used :]))
                 break
             if self._take(token) or self._take(bare):
                 self.found += bare.lower() not in _ANYBODYS
@@ -179,7 +196,7 @@ class _Reading:
         grammar, word = self.command.grammar, token.lower()
         if word in grammar.options:
             self.values = replace(self.values, options=self.values.options | {word})
-        elif word in grammar.words:
+        elif word in grammar.words or (grammar.operations and _OPERATION.fullmatch(word)):
             self.values = replace(self.values, words=(*self.values.words, word))
         elif grammar.targets and (servers := self.fleet.select(token)):
             self.names.extend(server.name for server in servers)
@@ -189,6 +206,8 @@ class _Reading:
             self.values = replace(self.values, job=job.name)
         elif grammar.flags and (flag := _typed_flag(word, token, grammar.flags)) is not None:
             self.values = replace(self.values, flags=self.values.flags.merged(flag))
+        elif grammar.alerts and _ALERT.fullmatch(word):
+            self.values = replace(self.values, alerts=(*self.values.alerts, word))
         elif grammar.when and is_moment(word):
             self.values = replace(self.values, when=f"{self.values.when} {word}".strip())
         elif grammar.number and re.fullmatch(r"\d{1,7}", word) and self.values.number is None:
@@ -199,7 +218,8 @@ class _Reading:
 
     def _near(self, token: str) -> str | None:
         grammar = self.command.grammar
-        known: list[str] = [*grammar.options, *grammar.words, *(f"{name}=" for name in grammar.flags)]
+        words = () if grammar.first else grammar.words  # those of a sentence are no likely mistake
+        known: list[str] = [*grammar.options, *words, *(f"{name}=" for name in grammar.flags)]
         if grammar.targets:
             known.extend(server.name for server in self.fleet.servers)
             known.extend(host.name for host in self.fleet.hosts)
@@ -209,6 +229,19 @@ class _Reading:
             known.extend(job.name for job in self.fleet.jobs)
         near = difflib.get_close_matches(token.lower().strip(_ENDING + "'\"`"), known, n=1, cutoff=0.7)
         return near[0] if near else None
+
+
+def _lasting(tokens: Sequence[str]) -> int:
+    """How many of these words say until when: "until 9:00", "for 1h 30m", "2h"; 0 when they do not."""
+    words = [token.lower().rstrip("?!.,") for token in tokens]
+    lead = int(bool(words) and words[0] in ("until", "till", "for"))
+    spans = 0
+    for word in words[lead:]:
+        if not is_span(word):
+            break
+        spans += 1
+    is_time = spans == 0 and len(words) > lead and is_moment(words[lead])
+    return lead + spans + is_time if spans or is_time else 0
 
 
 def _typed_flag(word: str, token: str, allowed: Sequence[str]) -> Flags | None:

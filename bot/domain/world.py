@@ -11,12 +11,14 @@ from bot.domain.changes import JobMark, ReadinessChange
 from bot.domain.engine import Engine
 from bot.domain.facts import JobFacts, ServerFacts, Sight
 from bot.domain.fleet import Fleet, Role, Server
-from bot.domain.operation import Operation, Question
+from bot.domain.leases import Claim, Hold, claims_of
+from bot.domain.operation import Operation, Question, in_the_way
 from bot.domain.readiness import Verdict, judge
 from bot.domain.records import StartRecord
 from bot.domain.saying import Card
 from bot.domain.tally import Tally
 from bot.domain.watching.alerts import Book
+from bot.domain.wishes import Wish
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,9 @@ class Past:
 class World:
     """Everything for one decision. ``installed`` and ``starts`` are by server; ``starts`` has the newest last.
 
+    ``role`` is what the asker is in this channel over the whole fleet; ``wishes`` are the asker's own.
     ``past`` is there for a command that declares ``needs_history``, ``tally`` for one that declares ``needs_samples``
-    where something is watched.
+    where something is watched. ``holds`` are those of people that have not ended.
     """
 
     fleet: Fleet
@@ -64,6 +67,8 @@ class World:
     past: Past = field(default_factory=Past)
     book: Book = field(default_factory=Book)
     tally: Tally | None = None
+    wishes: tuple[Wish, ...] = ()
+    holds: tuple[Hold, ...] = ()
 
     def facts(self, server: str) -> ServerFacts:
         """What was seen of a server; pending where nothing was."""
@@ -78,7 +83,6 @@ class World:
         """What was seen of a job."""
         return self.sight.jobs.get(name)
 
-    def busy(self, servers: tuple[str, ...]) -> Operation | None:
-        """The live operation that works on any of these servers."""
-        wanted = set(servers)
-        return next((op for op in self.operations if op.is_live and wanted & set(op.plan.servers)), None)
+    def busy(self, servers: tuple[str, ...]) -> tuple[Operation, Claim] | None:
+        """The live operation that holds any of these servers, their ports or their GPUs, and what both want."""
+        return in_the_way(claims_of(self.fleet, servers), self.operations)

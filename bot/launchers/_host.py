@@ -22,7 +22,7 @@ OLD_LOGS = 5
 _TOLD = 300
 
 _SECRET_NAME = re.compile(r"(?:^|[-_.])(?:key|token|secret|password|passwd|credentials?)$", re.IGNORECASE)
-_SECRET_WORD = re.compile(r"\b(?:hf_|sk-|xox[a-z]-|xapp-)[\w-]{8,}|(?<=://)[^/@\s]+(?=@)")
+_SECRET_WORD = re.compile(r"\b(?:hf_(?![a-z_]+\b)|sk-|xox[a-z]-|xapp-)[\w-]{8,}|(?<=://)[^/@\s]+(?=@)")
 _STATUS = re.compile(r"[0-9]{1,3}")
 
 _log = structlog.get_logger(__name__)

@@ -12,7 +12,7 @@ import re
 import select
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from io import FileIO
 from pathlib import Path
 from typing import Protocol
@@ -20,7 +20,8 @@ from typing import Protocol
 from bot.domain.diagnosis import Diagnosis, Phase
 from bot.domain.engine import LogReader
 from bot.domain.errors import UserError
-from bot.domain.reading import as_object, five_lines, headline, shown
+from bot.domain.limiting import Limit
+from bot.domain.reading import as_object, five_lines, held_back, news, shown
 from bot.engines._reading.detect import AnyReader
 from bot.engines._reading.redact import redact
 from bot.ports import Clock
@@ -33,6 +34,8 @@ TAIL = 512 * 1024
 BEFORE, AFTER, LAST = 8, 4, 6
 """Lines shown around the decisive line, and of a log without one."""
 POLL = timedelta(milliseconds=500)
+LASTS = timedelta(seconds=30)
+"""What holds a server back is told when it has done so for this long, and as long when it is over."""
 TURN = 16
 """Chunks read of one growing log before the next one has its turn."""
 
@@ -46,6 +49,8 @@ class Reading:
     def __init__(self, name: str, reader: LogReader | None = None) -> None:
         self.name = name
         self.reader = reader if reader is not None else AnyReader()
+        self.held: Limit | None = None
+        """What has held the server back for a while, where the log is followed."""
         self._tail = b""
         self._quoted: str | None = None
         self._piece: tuple[str, ...] = ()
@@ -272,6 +277,7 @@ class Follower:
         self._clock = clock
         self._tell = tell
         self._told: list[object] = [None] * len(sources)
+        self._limits = [_Settled() for _ in sources]
 
     async def run(self) -> None:
         """Follow until all are over; a file never is."""
@@ -291,15 +297,37 @@ class Follower:
                 break
             is_moved = True
             reading.feed(data)
-        if is_moved and (state := _state(reading.diagnosis())) != self._told[number]:
+        if not is_moved:
+            return False
+        found = reading.diagnosis()
+        reading.held = self._limits[number].take(held_back(found), self._clock.now())
+        state = (*_state(found), reading.held)
+        if state != self._told[number]:
             self._told[number] = state
             self._tell(reading)
-        return is_moved
+        return True
 
 
-def _state(found: Diagnosis) -> object:
+def _state(found: Diagnosis) -> tuple[object, ...]:
     """What is worth telling anew; numbers alone are not."""
     return found.engine, found.phase, found.progress_percent, found.step, found.cause, found.decisive_line
+
+
+class _Settled:
+    """What holds a server back, once it is not just a moment's affair."""
+
+    def __init__(self) -> None:
+        self._limit: Limit | None = None
+        self._last: Limit | None = None
+        self._since: datetime | None = None
+
+    def take(self, limit: Limit | None, now: datetime) -> Limit | None:
+        """Go on to what is so now; what has been so for a while."""
+        if limit is not self._last or self._since is None:
+            self._last, self._since = limit, now
+        if now - self._since >= LASTS:
+            self._limit = limit
+        return self._limit
 
 
 class Archive:
@@ -377,4 +405,5 @@ class Teller:
         if self._is_json or is_end:
             self.whole(reading)
         else:
-            self._out(headline(found) if self._is_one else f"{shown(reading.name)}  {headline(found)}")
+            line = news(found, is_held=reading.held is not None)
+            self._out(line if self._is_one else f"{shown(reading.name)}  {line}")

@@ -23,6 +23,10 @@ from bot.domain.command import (
     Change,
     Decision,
     DrawChart,
+    EndHold,
+    Forget,
+    Promise,
+    PutHold,
     ReloadFleet,
     Reply,
     SetPace,
@@ -35,19 +39,22 @@ from bot.domain.fleet import Role
 from bot.domain.guard import busy
 from bot.domain.message import Message, bold, code, says
 from bot.domain.operation import InTheWay, Operation, Question
-from bot.domain.people import refusal, role_of
+from bot.domain.people import everything, refusal, role_of
 from bot.domain.phrases import listing, span
 from bot.domain.plan import Plan
 from bot.domain.saying import Words
+from bot.domain.touching import Ended, refusal_to_end, theirs_to_end, touched
 from bot.domain.words import Hint, interpret, is_only_safe_word, is_safe_word, says_it_is_up
 from bot.domain.world import World
-from bot.ports import Alarms, Charts, Chat, Clock, Heard, Place, Pressed, Ref
+from bot.ports import Alarms, Charts, Chat, Clock, Heard, Place, Pressed, Promises, Ref
 from bot.runtime.executor import Executor
 from bot.runtime.gathering import Asking, Gatherer
+from bot.runtime.holding import Holding
 from bot.runtime.questions import Desk
 from bot.runtime.scribe import Scribe
 from bot.runtime.tasks import Tasks
 from bot.text import questions as text
+from bot.text import wishes as wish_text
 
 _log = structlog.get_logger(__name__)
 
@@ -116,6 +123,8 @@ class Dispatcher:
         """What would change something and is still being looked at: a "no" calls it off."""
         self.alarms: Alarms | None = None
         self.charts: Charts | None = None
+        self.promises: Promises | None = None
+        self.holding: Holding | None = None
 
     def heard(self, event: Heard) -> None:
         """Take a message; the work goes on in its own task."""
@@ -140,7 +149,7 @@ class Dispatcher:
         try:
             await work
         except InTheWay as error:
-            await self._mention(place, busy(error.operation, self._clock.now()))
+            await self._mention(place, busy(error.operation, self._clock.now(), error.claim))
         except UserError as error:
             await self._mention(place, says(str(error)))
         except ConfigError as error:
@@ -189,10 +198,9 @@ class Dispatcher:
         fleet, now = self._gatherer.fleet(), self._clock.now()
         command = next(one for one in self._gatherer.commands if one.name == words.command)
         is_preview = command.changes and words.is_question
-        if not is_preview and (why := refusal(fleet, event.user, command.role, command.name)) is not None:
-            self._scribe.refused(why, words, event.user, event.place)
-            await self._whisper(event, says(why))
-            return False
+        why = refusal(fleet, event.user, command.role, command.act or command.name, event.place.channel, ())
+        if not is_preview and why is not None:
+            return await self._refuse(event, words, why)
         if command.changes and now - event.at > TOO_OLD:
             ago = span(now - event.at)
             self._scribe.refused(f"typed {ago} ago", words, event.user, event.place)
@@ -209,13 +217,28 @@ class Dispatcher:
             return await self._decide_once(event, asking, asker)
         return await self._decide_as_it_comes(event, asking, asker)
 
+    async def _refuse(self, event: Heard, words: Words, why: str) -> bool:
+        """Only they hear what they lack, and who may."""
+        self._scribe.refused(why, words, event.user, event.place)
+        await self._whisper(event, says(why))
+        return False
+
+    def _may_not(self, event: Heard, asking: Asking, decision: Decision, world: World) -> str | None:
+        """Why this person may not do that here to what it would really act on; None when they may."""
+        acted_on = touched(decision, asking.words, world)
+        if acted_on is None:
+            return None
+        needed = max(asking.command.role, Role.OPERATOR)
+        what = decision.act if isinstance(decision, Plan) else asking.command.act or asking.command.name
+        return refusal(self._gatherer.fleet(), event.user, needed, what, event.place.channel, acted_on)
+
     async def _decide_once(self, event: Heard, asking: Asking, asker: Asker | None) -> bool:
         """For what changes something: decide when everything is known; show that it was heard meanwhile."""
         sign = self._tasks.spawn(self._sign(event), name="sign")
         self._looking.append(asking)
         try:
             world = await self._gatherer.whole(asking)
-            decision = asking.command.decide(asking.words, world, world.now)
+            decision = asking.decide(world)
         finally:
             sign.cancel()
             is_wanted = asking in self._looking
@@ -225,7 +248,7 @@ class Dispatcher:
             return False
         if asker is not None:
             asker.world = world
-        return await self._carry_out(event, asking, decision, asker)
+        return await self._carry_out(event, asking, decision, world, asker)
 
     async def _sign(self, event: Heard) -> None:
         await self._clock.sleep(self._gatherer.fleet().limits.answer_within)
@@ -258,9 +281,9 @@ class Dispatcher:
                 is_last = following.done()
                 is_time = late.done() or (timely.done() and _tells_something(latest))
                 if latest and (latest[0].sight.is_settled or is_time or is_last):
-                    decision = asking.command.decide(asking.words, latest[0], latest[0].now)
+                    decision = asking.decide(latest[0])
                     if not isinstance(decision, Reply):
-                        return await self._carry_out(event, asking, decision, asker)
+                        return await self._carry_out(event, asking, decision, latest[0], asker)
                     if asker is not None:
                         asker.world = latest[0]
                     is_ok = decision.is_ok
@@ -279,7 +302,11 @@ class Dispatcher:
             await self._chat.edit(shown[0], message)
         return shown[0], message
 
-    async def _carry_out(self, event: Heard, asking: Asking, decision: Decision, asker: Asker | None) -> bool:
+    async def _carry_out(
+        self, event: Heard, asking: Asking, decision: Decision, world: World, asker: Asker | None
+    ) -> bool:
+        if (why := self._may_not(event, asking, decision, world)) is not None:
+            return await self._refuse(event, asking.words, why)
         if isinstance(decision, Reply):
             if not asking.words.is_question:
                 self._scribe.replied(decision, asking.words, event.user, event.place)
@@ -312,6 +339,8 @@ class Dispatcher:
                 await self._adopt(event, processes)
             case CancelOpen(target):
                 await self._cancel(event, target)
+            case PutHold() | EndHold():
+                await self._post(event.place, self._hold(event, change))
             case ReloadFleet():
                 await self._read_again(event)
             case SetPace(every):
@@ -324,6 +353,8 @@ class Dispatcher:
                 if self.charts is None:
                     raise UserError("nothing is watched here")
                 await self.charts.show(servers, length, event.place)
+            case Promise() | Forget():
+                await self._wish(event, change)
 
     async def _adopt(self, event: Heard, processes: Sequence[tuple[str, Process]]) -> None:
         for server, process in processes:
@@ -333,6 +364,13 @@ class Dispatcher:
         self._scribe.adopted(names, event.text, event.user, event.place)
         await self._post(event.place, says(bold("Adopted "), told))
 
+    def _hold(self, event: Heard, change: PutHold | EndHold) -> Message:
+        if self.holding is None:
+            raise UserError("nothing can be held here")
+        if isinstance(change, PutHold):
+            return self.holding.put(change, event.text, event.user, event.place)
+        return self.holding.end(change, event.text, event.user, event.place)
+
     async def _alarm(self, event: Heard, change: AckAlert | SilenceAlerts | UnsilenceAlerts) -> None:
         if self.alarms is None:
             raise UserError("nothing is watched here")
@@ -341,13 +379,31 @@ class Dispatcher:
             case AckAlert(wanted):
                 seen = await self.alarms.ack(wanted, by)
                 told = f"Seen by {by}: {seen.id}."
-            case SilenceAlerts(servers, length, because):
-                await self.alarms.silence(frozenset(servers), length, by, because)
-                told = f"Silent about {', '.join(servers)} for {span(length)}."
-            case UnsilenceAlerts(servers):
-                await self.alarms.unsilence(frozenset(servers))
-                told = "No longer silent" + (f" about {', '.join(servers)}." if servers else ".")
+            case SilenceAlerts(servers, length, _, ids):
+                await self._silence(self.alarms, change, by)
+                told = f"Silent about {', '.join((*servers, *ids))} for {span(length)}."
+            case UnsilenceAlerts(servers, ids):
+                await self.alarms.unsilence(frozenset(servers), frozenset(ids))
+                named = ", ".join((*servers, *ids))
+                told = "No longer silent" + (f" about {named}." if named else ".")
         await self._post(event.place, says(told))
+
+    async def _silence(self, alarms: Alarms, change: SilenceAlerts, by: str) -> None:
+        """Servers and single alerts are silences of their own: each ends by itself."""
+        if change.servers:
+            await alarms.silence(frozenset(change.servers), change.length, by, change.because)
+        for one in change.alerts:
+            await alarms.silence(frozenset(), change.length, by, change.because, frozenset({one}))
+
+    async def _wish(self, event: Heard, change: Promise | Forget) -> None:
+        if self.promises is None:
+            raise UserError("nothing is watched here")
+        if isinstance(change, Promise):
+            everyone = [server.name for server in self._gatherer.fleet().servers]
+            told = wish_text.promised(self.promises.promise(change.goal, event.user, event.place), everyone)
+        else:
+            told = wish_text.forgotten(self.promises.forget(event.user))
+        await self._post(event.place, told)
 
     async def _read_again(self, event: Heard) -> None:
         try:
@@ -360,8 +416,17 @@ class Dispatcher:
 
     async def _cancel(self, event: Heard, target: str | None) -> None:
         by, channel = self._name(event.user), event.place.channel
-        ended = self._executor.cancel(target, channel, by)
-        asked = await self._desk.cancel(channel, by) if target is None else ()
+        live = [
+            op for op in self._executor.live() if op.id == target or (target is None and op.where.channel == channel)
+        ]
+        questions = self._desk.stoppable_in(channel) if target is None else ()
+        operations = self._theirs(event, live)
+        if (live or questions) and not operations and not self._theirs(event, questions):
+            await self._refuse_end(event, [*live, *questions])
+            return
+        ended = [one for op in operations for one in self._executor.cancel(op.id, channel, by)]
+        is_all = target is None
+        asked = await self._desk.cancel(channel, by, lambda one: bool(self._theirs(event, [one]))) if is_all else ()
         self._note_cancel(event, asked, ended)
         for one in ended:
             follows = " What was launched is still followed and proved; another cancel leaves it alone."
@@ -369,7 +434,8 @@ class Dispatcher:
             await self._post(event.place, says(bold(f"Cancelling: {one.plan.title}."), rest))
         if asked:
             await self._post(event.place, await self._stopped_before(asked[0].plan))
-        left = self._executor.leave(target, channel) if not asked and not ended else ()
+        again = operations if not asked and not ended else []
+        left = [one for op in again for one in self._executor.leave(op.id, channel)]
         for one in left:
             told = " What was launched runs on, and nobody follows it."
             await self._post(event.place, says(bold(f"Left as it is: {one.plan.title}."), told))
@@ -383,34 +449,61 @@ class Dispatcher:
 
     async def _is_safe_word(self, event: Heard, words: Words | Hint | None) -> bool:
         """End what is open on "no", "stop", "wait"; inside a sentence, once something was touched, ask."""
-        if not is_safe_word(event.text) or self._role(event.user) < Role.OPERATOR:
+        channel, by = event.place.channel, self._name(event.user)
+        if not is_safe_word(event.text) or self._role(event) < Role.OPERATOR:
             return False
         if isinstance(words, Words) and words.command == "stop" and words.targets:
             return False
         is_cancel = isinstance(words, Words) and words.command == "cancel"
         if is_cancel and isinstance(words, Words) and words.rest.strip("?!. ") not in _ANYTHING:
             return False  # one operation is meant: the command itself knows which
-        channel, by = event.place.channel, self._name(event.user)
         live = [op for op in self._executor.live() if op.where.channel == channel]
-        looking = [one for one in self._looking if one.place.channel == channel]
-        if not live and not looking and not self._desk.stoppable_in(channel):
+        questions = self._desk.stoppable_in(channel)
+        looking = [one for one in self._looking if one.place.channel == channel and self._may_call_off(event, one)]
+        if not live and not looking and not questions:
             return False
         if is_cancel or is_only_safe_word(event.text):
             await self._call_off(event, looking, by)
             if live or self._desk.stoppable_in(channel):
                 await self._cancel(event, None)
-            return True
-        untouched = [op for op in live if not op.touched]
+        else:
+            await self._end_untouched(event, looking, live, questions)
+        return True
+
+    async def _end_untouched(
+        self, event: Heard, looking: Sequence[Asking], live: Sequence[Operation], questions: Sequence[Question]
+    ) -> None:
+        """A sentence that begins so ends what is theirs and has touched nothing; of the rest it asks."""
+        channel, by = event.place.channel, self._name(event.user)
         await self._call_off(event, looking, by)
+        theirs = self._theirs(event, live)
+        if not looking and not theirs and not self._theirs(event, questions):
+            await self._refuse_end(event, [*live, *questions])
+            return
+        untouched = [op for op in theirs if not op.touched]
         for op in untouched:
             self._executor.cancel(op.id, channel, by)
-        ended = await self._desk.cancel(channel, by)
+        ended = await self._desk.cancel(channel, by, lambda one: bool(self._theirs(event, [one])))
         self._note_cancel(event, ended, untouched)
         if ended:
             await self._post(event.place, await self._stopped_before(ended[0].plan))
-        if touched := [op for op in live if op.touched]:
-            await self._post(event.place, text.still_open(touched[0]))
-        return True
+        if touched_already := [op for op in theirs if op.touched]:
+            await self._post(event.place, text.still_open(touched_already[0]))
+
+    def _theirs(self, event: Heard, open_: Sequence[Ended]) -> list[Ended]:
+        """What of it this person may end here."""
+        return theirs_to_end(self._gatherer.fleet(), event.user, event.place.channel, open_)
+
+    async def _refuse_end(self, event: Heard, open_: Sequence[Operation | Question]) -> None:
+        why = refusal_to_end(self._gatherer.fleet(), event.user, event.place.channel, open_)
+        if why is not None:
+            await self._whisper(event, says(why))
+
+    def _may_call_off(self, event: Heard, asking: Asking) -> bool:
+        """Whether what is not decided yet is theirs, or all that it may come to act on is."""
+        fleet = self._gatherer.fleet()
+        meant = asking.words.targets or everything(fleet)
+        return asking.user == event.user or role_of(fleet, event.user, event.place.channel, meant) >= Role.OPERATOR
 
     async def _call_off(self, event: Heard, looking: Sequence[Asking], by: str) -> None:
         """What is not decided yet never is."""
@@ -441,7 +534,7 @@ class Dispatcher:
                 await self._whisper(event, says("No open question has the code ", code(match[1]), "."))
                 return True
         if says_it_is_up(event.text):
-            for asked in self._desk.open_in(event.place.channel):
+            for asked in self._theirs(event, self._desk.open_in(event.place.channel)):
                 await self._desk.decide_anew(asked, event.place)
                 return True
         return False
@@ -458,8 +551,9 @@ class Dispatcher:
 
     # Small things
 
-    def _role(self, user: str) -> Role:
-        return role_of(self._gatherer.fleet(), user)
+    def _role(self, event: Heard) -> Role:
+        """The strongest that they have there at all."""
+        return role_of(self._gatherer.fleet(), event.user, event.place.channel, ())
 
     def _name(self, user: str) -> str:
         person = self._gatherer.fleet().person(user)

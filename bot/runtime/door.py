@@ -30,6 +30,7 @@ from bot.domain.operation import Asked, State
 from bot.ports import Chat, Clock, Heard, Operations, Place, Questions, Ref
 from bot.runtime.dispatcher import Asker, Dispatcher
 from bot.runtime.executor import Executor
+from bot.runtime.promises import Promises
 from bot.runtime.questions import Desk
 from bot.text.questions import CONFIRM
 
@@ -38,6 +39,8 @@ _log = structlog.get_logger(__name__)
 PREFIX = "ask:"
 LONGEST_LINE = 64 * 1024
 POLL = timedelta(milliseconds=200)
+LOOK_AGAIN = timedelta(seconds=2)
+"""So often a bot that answers one caller alone looks whether what they wait for is so."""
 RECENT = 50
 
 
@@ -113,6 +116,11 @@ class Switchboard:
             await caller.send({"says": "\n".join(fresh)})
 
 
+def is_caller(channel: str) -> bool:
+    """Whether that is the place of somebody at the door, who is gone when the bot ends."""
+    return channel.startswith(PREFIX)
+
+
 def person_for(fleet: Fleet, named: str | None, login: str) -> str:
     """Who asks: the person that was named, else the one whose login it is, else nobody in particular.
 
@@ -157,6 +165,7 @@ class Door:
     fleet: Callable[[], Fleet]
     commands: tuple[Command, ...]
     clock: Clock
+    promises: Promises
 
     async def serve(self, path: Path) -> asyncio.Server:
         """Listen on a socket that only this login can open."""
@@ -227,8 +236,12 @@ class Door:
             operation = None
             if is_waiting:
                 is_ok, operation = await self._wait(place, is_ok=is_ok)
+            elif self.promises.leave(place):
+                await self.switchboard.post(place, says("Who does not wait is not told: it is forgotten."))
+                is_ok = False
             await send(self._result(asker, caller, operation, is_ok=is_ok))
         finally:
+            self.promises.leave(place)
             self.switchboard.leave(place)
         return is_ok
 
@@ -247,16 +260,20 @@ class Door:
         asker = Asker(place)
         heard = Heard(place, place.channel, person, text, self.clock.now() - ago, mentions_bot=True)
         is_ok = await self.dispatcher.ask(heard, asker)
-        for question in self.desk.open_in(place.channel):
-            if may_confirm:
-                await self.desk.press(question.nonce, CONFIRM, person, place)
-            else:
-                await self.desk.cancel(place.channel, person)
-                await self.switchboard.post(place, says("Nobody can press without a running bot: nothing was done."))
-                is_ok = False
+        for question in self.desk.open_in(place.channel) if may_confirm else ():
+            await self.desk.press(question.nonce, CONFIRM, person, place)
+        if self.desk.open_in(place.channel):  # nobody pressed, the press was not theirs, or it is asked anew
+            await self.desk.cancel(place.channel, person)
+            why = "That press does not count" if may_confirm else "Nobody can press without a running bot"
+            await self.switchboard.post(place, says(f"{why}: nothing was done."))
+            is_ok = False
         while live := self.executor.untold():
             await self.clock.sleep(POLL)
             is_ok = all(one.id in self._done() for one in live)
+        while self.promises.waits_in(place):
+            await self.promises.look()
+            await self.clock.sleep(LOOK_AGAIN)
+        is_ok = is_ok and self.promises.came_true_in(place)
         await send(self._result(asker, caller, None, is_ok=is_ok))
         return is_ok
 
@@ -270,8 +287,9 @@ class Door:
         mine = [
             op.id for op in self.operations.recent(RECENT) if any(one.channel == place.channel for one in op.copies)
         ]
-        while any(op.id in mine for op in self.executor.untold()):
+        while any(op.id in mine for op in self.executor.untold()) or self.promises.waits_in(place):
             await self.clock.sleep(POLL)
+        is_ok = is_ok and self.promises.came_true_in(place)
         if not mine:
             # A question that led to no operation was cancelled, expired, or its press came to nothing.
             return (is_ok and self._ended_question(place) is None), None

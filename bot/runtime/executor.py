@@ -17,9 +17,11 @@ import structlog
 from bot.domain.errors import FleetError, StepFailed, StoreError, UpbotError
 from bot.domain.facts import Process, Sight
 from bot.domain.fleet import Server
+from bot.domain.holds import Held, unasked
+from bot.domain.leases import Hold
 from bot.domain.message import bold, says
 from bot.domain.needs import Needs
-from bot.domain.operation import InTheWay, Operation, State, StepState, Where, begin, in_the_way
+from bot.domain.operation import InTheWay, Operation, State, StepState, Where, begin, claims, in_the_way, rolls_beside
 from bot.domain.plan import (
     ComparePeers,
     CompareThroughput,
@@ -27,10 +29,14 @@ from bot.domain.plan import (
     EndServers,
     Plan,
     Prove,
+    PutBack,
     StartServers,
     StopJob,
+    TakeOut,
+    TakeOver,
 )
 from bot.ports import Chat, Operations, Place
+from bot.runtime.acting import Teller
 from bot.runtime.comparing import Comparer
 from bot.runtime.ledger import Ledger, Live
 from bot.runtime.scribe import Scribe
@@ -42,6 +48,9 @@ from bot.text import ends, progress
 _log = structlog.get_logger(__name__)
 
 AGAIN = timedelta(seconds=3)
+TAKE_LIMIT = timedelta(seconds=15)
+"""So long an operation that is taken over has to come to its end by itself."""
+TAKE_POLL = timedelta(milliseconds=100)
 FORGET = timedelta(minutes=30)
 _REMEMBERED = 200
 
@@ -60,6 +69,8 @@ class Executor:
         self._comparer = Comparer(steps, self._narrator, self._ledger)
         self._live: dict[str, Live] = {}
         self.when_lost: Callable[[Operation, Sequence[str]], Awaitable[None]] | None = None
+        self.holds: Callable[[], Sequence[Hold]] = tuple
+        self.take_over: Callable[[Operation, TakeOver, Teller], Awaitable[None]] | None = None
 
     def live(self) -> tuple[Operation, ...]:
         """The operations at work, as they stand."""
@@ -78,13 +89,18 @@ class Executor:
     ) -> Operation:
         """Write the operation down and start it; over when it has told so.
 
-        InTheWay when another one works on the same things; StoreError when it, or the audit, can't be written. From
-        the check to the task nothing is waited for: of two that come at once only one begins, and a caller who goes
-        away in between leaves none behind that is written down and never run. ``question`` is the code of the
-        question that was pressed.
+        InTheWay when another one works on the same things; Held when somebody holds them who was not asked; StoreError
+        when it, or the audit, can't be written. From the check to the task nothing is waited for: of two that come at
+        once only one begins, and a caller who goes away in between leaves none behind that is written down and never
+        run. ``question`` is the code of the question that was pressed.
         """
-        if (other := in_the_way(plan, self.live())) is not None:
-            raise InTheWay(other)
+        claimed = claims(plan, self._steps.fleet())
+        if (other := in_the_way(claimed, self.live())) is not None:
+            raise InTheWay(*other)
+        if (other := rolls_beside(plan, self.live())) is not None:
+            raise InTheWay(*other)
+        if (hold := unasked(plan, self._steps.fleet(), self.holds())) is not None:
+            raise Held(hold)
         pace = self._steps.fleet().limits.progress_every
         op = begin(
             plan,
@@ -93,6 +109,7 @@ class Executor:
             at=self._clock.now(),
             where=Where(where.channel, where.thread),
             pace=pace,
+            claims=claimed,
         )
         op = replace(op, copies=tuple(Where(one.channel, one.thread) for one in copies))
         self._scribe.begins(op, question)
@@ -130,6 +147,8 @@ class Executor:
         await self._comparer.compare(live)
 
     async def _come_back(self, live: Live) -> None:
+        if live.op.where.message is None:  # killed before it was posted, or before it was known where
+            await self._narrator.head(live)
         await self._narrator.thread(live, progress.came_back(live.op, self._clock.now()))
         await self._run(live)
 
@@ -178,12 +197,45 @@ class Executor:
             is_meant = live.op.id == target or (target is None and live.op.where.channel == channel)
             number = live.op.current
             is_following = number is not None and isinstance(live.op.plan.steps[number], (StartServers, Prove))
+            is_following = is_following or live.is_returning
             is_again = live.cancelled_at is None or now - live.cancelled_at >= AGAIN
             if is_meant and is_again and is_following and live.op.state is State.CANCELLING and live.step is not None:
                 live.is_left = True
                 live.step.cancel()
                 left.append(live.op)
         return tuple(left)
+
+    async def take(self, id_: str, by: str) -> Operation | None:
+        """End an operation for whoever takes over what it holds; None when it is over already.
+
+        The step at work is broken off, whatever it is, and what was launched is left as it is. One that does not come
+        to its end within `TAKE_LIMIT` is given up: it holds nothing more, whatever its step still waits for.
+        """
+        live = self._live.get(id_)
+        if live is None or not live.op.is_live:
+            return None
+        self.cancel(id_, live.op.where.channel, by)
+        live.is_left = True
+        if live.step is not None and not live.step.cancelling():
+            live.step.cancel()
+        until = self._clock.now() + TAKE_LIMIT
+        while live.op.is_live and self._clock.now() < until:
+            await self._clock.sleep(TAKE_POLL)
+        if live.op.is_live:
+            self._give_up(live)
+        return live.op
+
+    def _give_up(self, live: Live) -> None:
+        """It waits for something that does not come: it is over all the same, and no step of it is begun any more."""
+        number, now = live.op.current, self._clock.now()
+        _log.warning("operation_given_up", operation=live.op.id, step=number)
+        op = live.op if number is None else live.op.with_step(number, StepState.SKIPPED)
+        self._ledger.note(live, op.to(State.CANCELLED, at=now, outcome="cancelled"))
+        self._live.pop(live.op.id, None)
+        if live.task is not None:
+            live.task.cancel()
+        self._scribe.ended(live.op)
+        self._tasks.spawn(self._tell_end(live), name=f"end of {live.op.id}")
 
     def set_pace(self, channel: str, every: timedelta | None) -> tuple[Operation, ...]:
         """Change how often the operations in a channel report."""
@@ -238,13 +290,18 @@ class Executor:
             if is_behind or isinstance(step, (CompareThroughput, ComparePeers)):
                 continue
             is_wanted = live.op.state is State.RUNNING or (
-                isinstance(step, Prove) and live.op.launched and not live.is_left
+                isinstance(step, Prove) and set(step.servers) & set(live.op.launched) and not live.is_left
             )
             if not is_wanted or (live.op.plan.stops_on_failure and live.op.lost):
                 self._ledger.note(live, live.op.with_step(number, StepState.SKIPPED))
                 continue
+            was_touched = live.op.touched
             self._begin_step(live, number)
             await self._narrator.redraw(live)
+            if live.op.state is not State.RUNNING and not isinstance(step, Prove):  # cancelled while that was shown
+                op = live.op.with_step(number, StepState.SKIPPED)
+                self._ledger.note(live, replace(op, touched=was_touched))
+                continue
             if not await self._one_step(live, number):
                 continue
             self._ledger.note(live, live.op.with_step(number, StepState.DONE))
@@ -258,7 +315,7 @@ class Executor:
         done by looking, so a bot that was killed meanwhile starts nothing twice.
         """
         op = live.op.with_step(number, StepState.RUNNING)
-        ends = isinstance(op.plan.steps[number], (StopJob, EndServers, EndForeign))
+        ends = isinstance(op.plan.steps[number], (StopJob, TakeOut, EndServers, EndForeign))
         if ends or not live.op.touched:
             self._ledger.change(live, op)
         else:
@@ -266,7 +323,7 @@ class Executor:
 
     async def _one_step(self, live: Live, number: int) -> bool:
         """Whether the step came to its end; False when it was broken off by a cancel."""
-        live.step = asyncio.ensure_future(self._steps.act(live.op, number, StepTeller(self._narrator, live, number)))
+        live.step = asyncio.ensure_future(self._act(live, number))
         try:
             await live.step
         except asyncio.CancelledError:
@@ -278,14 +335,41 @@ class Executor:
             live.step = None
         return True
 
+    async def _act(self, live: Live, number: int) -> None:
+        step, teller = live.op.plan.steps[number], StepTeller(self._narrator, live, number)
+        if not isinstance(step, TakeOver):
+            await self._steps.act(live.op, number, teller)
+        elif self.take_over is not None:
+            await self.take_over(live.op, step, teller)
+
+    async def _give_back(self, live: Live) -> None:
+        """However it ends: what it took out of a router and still lives goes back in."""
+        number = live.op.current
+        has_tried = number is not None and isinstance(live.op.plan.steps[number], PutBack)
+        if not live.op.out or has_tried or live.is_left:
+            return
+        live.is_returning = True
+        live.step = asyncio.ensure_future(self._steps.give_back(live.op, StepTeller(self._narrator, live, None)))
+        try:
+            await live.step
+        except asyncio.CancelledError:
+            if not live.is_left:
+                raise
+        except (FleetError, StoreError, KeyError) as error:
+            _log.warning("not_given_back", error=str(error))
+        finally:
+            live.step, live.is_returning = None, False
+
     async def _end(self, live: Live) -> None:
+        is_lost = bool(live.op.lost) and (not live.op.survivors or live.op.plan.stops_on_failure)
+        if is_lost or live.op.state is State.CANCELLING:
+            await self._give_back(live)
         now = self._clock.now()
         if live.op.state is State.CANCELLING:
             await self._look_around(live)
             self._ledger.note(live, live.op.to(State.CANCELLED, at=now, outcome="cancelled"))
             await self._tell_end(live)
             return
-        is_lost = bool(live.op.lost) and (not live.op.survivors or live.op.plan.stops_on_failure)
         state = State.FAILED if is_lost else State.DONE
         self._ledger.note(live, live.op.to(state, at=now, outcome="failed" if is_lost else "done"))
         await self._tell_end(live)
@@ -300,6 +384,7 @@ class Executor:
 
     async def _fail(self, live: Live, error: Exception) -> None:
         _log.warning("operation_failed", error=str(error))
+        await self._give_back(live)
         number, now = live.op.current, self._clock.now()
         why = f"{error.args[0]} is not in the fleet file any more" if isinstance(error, KeyError) else str(error)
         op = live.op if number is None else live.op.with_step(number, StepState.FAILED)

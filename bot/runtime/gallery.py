@@ -17,7 +17,7 @@ from bot.domain.charting import Chart, Kind, Mark, chart, short
 from bot.domain.errors import UpbotError
 from bot.domain.fleet import Fleet
 from bot.domain.message import Message, Picture, bold, line, says
-from bot.domain.phrases import names, span
+from bot.domain.phrases import span
 from bot.domain.svg import drawing
 from bot.domain.tally import is_about
 from bot.domain.watching.alerts import Alert, Book
@@ -108,10 +108,12 @@ class Gallery:
             for op in self.operations.recent(50)
             if op.started_at >= since and (not op.plan.servers or servers & set(op.plan.servers))
         ]
-        for one in (*self.samples.alerts(since), *(one for one in self.book().alerts if one.is_on)):
-            if is_about(one, servers):
-                who = names(list(one.servers), everyone) if one.servers else "the fleet"
-                marks.append(Mark(Kind.ALERT, one.since, alert_title(one.cause, who), one.resolved_at))
+        alerts = (*self.samples.alerts(since), *(one for one in self.book().alerts if one.is_on))
+        marks += [
+            Mark(Kind.ALERT, one.since, alert_title(one, everyone), one.resolved_at)
+            for one in alerts
+            if is_about(one, servers)
+        ]
         return sorted(marks, key=lambda mark: mark.at)[-MOST_MARKS:]
 
     @property

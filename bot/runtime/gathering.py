@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from bot.domain.command import Command
+from bot.domain.command import Command, Decision
 from bot.domain.engine import Engine
 from bot.domain.errors import FleetError
 from bot.domain.facts import Sight
 from bot.domain.fleet import Fleet, Server
+from bot.domain.holds import guarded
+from bot.domain.leases import Hold
 from bot.domain.moments import USUAL_PAST, moment
 from bot.domain.needs import Needs
 from bot.domain.people import role_of
 from bot.domain.saying import Words
 from bot.domain.tally import Tally, tally
 from bot.domain.watching.alerts import Book
+from bot.domain.wishes import Wish
 from bot.domain.world import Installed, Past, World
 from bot.ports import Audit, Changes, Clock, Eyes, Hands, Place, Questions, Samples, Starts
 from bot.runtime.executor import Executor
@@ -35,6 +38,10 @@ class Asking:
     command: Command
     place: Place
     user: str
+
+    def decide(self, world: World, *, covered: Collection[str] = ()) -> Decision:
+        """What is to be done in that world, as people's holds leave it; ``covered`` are holders who have agreed."""
+        return guarded(self.command.decide(self.words, world, world.now), self.command, world, covered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,8 @@ class Gatherer:
     changes: Changes
     book: Callable[[], Book] = Book
     samples: Samples | None = None
+    wishes: Callable[[str], tuple[Wish, ...]] = lambda _user: ()
+    holds: Callable[[], tuple[Hold, ...]] = tuple
 
     async def worlds(self, asking: Asking) -> AsyncIterator[World]:
         """The world as it gets known, the last one complete; a command that needs nothing gets one at once."""
@@ -76,11 +85,11 @@ class Gatherer:
             answers.cancel()
 
     async def whole(self, asking: Asking) -> World:
-        """The world when the look is complete."""
+        """The world when the look is complete, with the operations and holds of that moment."""
         world = self._base(asking, self.fleet())
         async for world in self.worlds(asking):  # noqa: B007 - the last one counts
             pass
-        return world
+        return replace(world, operations=self.executor.live(), holds=self.holds())
 
     def _servers(self, asking: Asking, base: World) -> tuple[Server, ...]:
         """Whom to look at: a command that changes something decides with the whole fleet in view."""
@@ -96,7 +105,7 @@ class Gatherer:
             fleet=fleet,
             now=now,
             asker=asking.user,
-            role=role_of(fleet, asking.user),
+            role=role_of(fleet, asking.user, place.channel),
             channel=place.channel,
             thread=place.thread,
             sight=Sight(now),
@@ -108,7 +117,9 @@ class Gatherer:
             starts=self.starts.recent(HISTORY),
             past=past,
             book=self.book(),
+            holds=self.holds(),
             tally=self._tally(asking, now) if asking.command.needs_samples else None,
+            wishes=self.wishes(asking.user),
         )
 
     def _past(self, asking: Asking, now: datetime) -> Past:

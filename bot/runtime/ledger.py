@@ -11,6 +11,7 @@ import structlog
 
 from bot.domain.diagnosis import Phase
 from bot.domain.errors import StoreError
+from bot.domain.kernel_caches import CacheState
 from bot.domain.message import Message
 from bot.domain.operation import Operation
 from bot.ports import Clock, Operations
@@ -31,11 +32,13 @@ class Live:
     views: dict[str, View] = field(default_factory=dict)
     proofs: list[Proof] = field(default_factory=list)
     phases: dict[str, tuple[Phase | None, datetime]] = field(default_factory=dict)
+    caches: dict[str, CacheState] = field(default_factory=dict)
     task: asyncio.Task[None] | None = None
     step: asyncio.Task[None] | None = None
     shown: Message | None = None
     cancelled_at: datetime | None = None
     is_left: bool = False
+    is_returning: bool = False
     is_all_ready_told: bool = False
     is_end_told: bool = False
     is_saving_later: bool = False

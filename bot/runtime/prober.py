@@ -16,12 +16,14 @@ from datetime import timedelta
 from bot.domain.engine import Engine
 from bot.domain.errors import FleetError
 from bot.domain.facts import Answer, JobFacts, Outcome, ServerFacts, Sight
-from bot.domain.fleet import Fleet, Host, Job, Server
+from bot.domain.fleet import Fleet, Host, Job, Router, Server
+from bot.domain.routing import Routed, Standing, Worker, of_server, standing
 from bot.ports import Clock, JobHands, Needs, Transport
 from bot.runtime.probing.hostlook import HostLook, is_here
 from bot.runtime.probing.hosts import WarmHost
 from bot.runtime.probing.line import Source
 from bot.runtime.probing.recognition import token_of
+from bot.runtime.probing.routers import FleetRouters
 from bot.runtime.probing.servers import Memory, ServerLook
 from bot.runtime.probing.wire import Get, Got, Item, Request
 
@@ -43,12 +45,14 @@ class Prober:
         transport: Callable[[Host], Transport],
         clock: Clock,
         jobs: JobHands | None = None,
+        secret: Callable[[str], str | None] = lambda _name: None,
     ) -> None:
         self._fleet = fleet
         self._engines = engines
         self._transport = transport
         self._clock = clock
         self._jobs = jobs
+        self.routers = FleetRouters(fleet, self.answer, secret)
         self._hosts: dict[Host, WarmHost] = {}
         self._memories: dict[tuple[str, Host, int, str, str], Memory] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -95,7 +99,20 @@ class Prober:
 
     async def _check(self, server: Server, source: Source, token: str | None) -> Answer:
         path = self._engines[server.engine].health_path
-        get = Get(server.address, server.port, (path,), HEALTH_LIMIT, 0, token)
+        return await self._answer(source, Get(server.address, server.port, (path,), HEALTH_LIMIT, 0, token))
+
+    async def answer(self, host: Host, get: Get) -> Answer:
+        """One request over the host's warm line; what failed on the way is the answer's outcome and why."""
+        try:
+            async with asyncio.timeout(get.limit.total_seconds()):
+                source = await self._warm(host).source()
+        except TimeoutError:
+            return Answer(Outcome.TIMED_OUT, self._clock.now(), took=get.limit, why=f"{host.name} timed out")
+        except FleetError as exc:
+            return Answer(Outcome.BROKEN, self._clock.now(), why=str(exc))
+        return await self._answer(source, get)
+
+    async def _answer(self, source: Source, get: Get) -> Answer:
         answers: list[Answer] = []
 
         def tell(item: Item) -> None:
@@ -104,10 +121,10 @@ class Prober:
                 answers.append(Answer(item.outcome, now, item.status, item.body, item.took, item.why))
 
         try:
-            async with asyncio.timeout(HEALTH_LIMIT.total_seconds() + 5):
+            async with asyncio.timeout(get.limit.total_seconds() + 5):
                 await source.ask(Request(gets=(get,)), tell)
         except TimeoutError:
-            return Answer(Outcome.TIMED_OUT, self._clock.now(), took=HEALTH_LIMIT, why="no answer in time")
+            return Answer(Outcome.TIMED_OUT, self._clock.now(), took=get.limit, why="no answer in time")
         except FleetError as exc:
             return Answer(Outcome.BROKEN, self._clock.now(), why=str(exc))
         return answers[-1] if answers else Answer(Outcome.BROKEN, self._clock.now(), why="no answer")
@@ -152,6 +169,9 @@ class Prober:
             )
         for job in jobs:
             look.add_job(job, self._look_at_job)
+        if needs.router:
+            for router in fleet.routers:
+                look.add_router(router, self.routers.workers)
 
     async def _look_at_job(self, job: Job) -> JobFacts:
         unknown = JobFacts(job.name, self._clock.now())
@@ -182,6 +202,7 @@ class _Look:
         self.servers: list[ServerLook | ServerFacts] = []
         self._clock = clock
         self._jobs: dict[str, JobFacts | None] = {}
+        self._routers: dict[str, bool] = {}
         self._hosts: list[HostLook] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
@@ -202,6 +223,32 @@ class _Look:
 
         self._jobs[job.name] = None
         self._tasks.append(asyncio.create_task(look()))
+
+    def add_router(self, router: Router, workers: Callable[[Router], Awaitable[tuple[Worker, ...]]]) -> None:
+        """Look too at how the servers stand with a router."""
+        mine = [
+            (one, member.url)
+            for one in self.servers
+            if isinstance(one, ServerLook)
+            for member in one.server.routers
+            if member.router == router.name
+        ]
+
+        async def look() -> None:
+            try:
+                listed = await workers(router)
+                seen = [Routed(router.name, standing(of_server(listed, url))) for _one, url in mine]
+            except FleetError as exc:
+                seen = [Routed(router.name, Standing.UNKNOWN, str(exc))] * len(mine)
+            for (one, _url), routed in zip(mine, seen, strict=True):
+                one.routed[router.name] = routed
+                one.mark()
+            self._routers[router.name] = True
+            self.tell()
+
+        if mine:
+            self._routers[router.name] = False
+            self._tasks.append(asyncio.create_task(look()))
 
     def tell(self) -> None:
         """There is more to tell; what settles or completes the look is told without delay."""
@@ -240,4 +287,5 @@ class _Look:
         return all(host.is_settled for host in self._hosts)
 
     def _is_complete(self) -> bool:
-        return all(host.is_complete for host in self._hosts) and all(facts for facts in self._jobs.values())
+        is_seen = all(host.is_complete for host in self._hosts) and all(self._routers.values())
+        return is_seen and all(facts for facts in self._jobs.values())

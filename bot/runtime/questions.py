@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -19,11 +19,14 @@ from bot.domain.command import Reply
 from bot.domain.errors import ChatError, StoreError, UpbotError
 from bot.domain.fleet import Role
 from bot.domain.guard import busy
+from bot.domain.holds import not_theirs, whose_press
+from bot.domain.leases import Hold
 from bot.domain.message import Message, plain_line, says
 from bot.domain.operation import Asked, InTheWay, Operation, Question, Where
 from bot.domain.people import refusal, role_of
 from bot.domain.plan import Plan, grown_harm
 from bot.domain.saying import Words
+from bot.domain.touching import of_plan
 from bot.domain.words import interpret
 from bot.ports import Chat, Clock, Dice, Place, Questions, Ref
 from bot.runtime.executor import Executor
@@ -78,7 +81,7 @@ class Desk:
         if asking is None:
             return
         world = await self._gatherer.whole(asking)
-        decision = asking.command.decide(asking.words, world, world.now)
+        decision = asking.decide(world, covered={op.owner, *(hold.by for hold in op.plan.held)})
         if isinstance(decision, Reply):
             await self._chat.post(place, decision.message)
         elif isinstance(decision, Plan) and decision.needs_confirmation:
@@ -201,11 +204,14 @@ class Desk:
         await self._clock.sleep(question.expires_at - self._clock.now())
         await self._close(question, Asked.EXPIRED, by=None)
 
-    async def cancel(self, channel: str, by: str) -> tuple[Question, ...]:
-        """End all open questions of a channel, also those pressed that have not begun yet."""
-        pressed = self._acting_in(channel)
+    async def cancel(
+        self, channel: str, by: str, is_theirs: Callable[[Question], bool] = lambda _: True
+    ) -> tuple[Question, ...]:
+        """End the open questions of a channel that this person may end, also pressed ones that have not begun yet."""
+        pressed = tuple(one for one in self._acting_in(channel) if is_theirs(one))
         self._called_off.update({one.nonce: by for one in pressed})
-        ended = [one for one in self.open_in(channel) if await self._close(one, Asked.CANCELLED, by=by)]
+        mine = [one for one in self.open_in(channel) if is_theirs(one)]
+        ended = [one for one in mine if await self._close(one, Asked.CANCELLED, by=by)]
         return (*ended, *pressed)
 
     async def press(self, nonce: str, choice: str, user: str, place: Place) -> None:
@@ -219,13 +225,17 @@ class Desk:
             await self._too_late(question, user, place)
             return
         by = self._name(user)
-        if choice == text.CANCEL and (by == question.asker or role_of(fleet, user) >= Role.OPERATOR):
+        if choice == text.CANCEL and (by == question.asker or self._lacks(question, user, place) is None):
             self._scribe.cancelled([question], "", user, place)
             await self._close(question, Asked.CANCELLED, by=by)
             return
-        if (why := self._may_not(question, user, by)) is not None:
+        if (why := self._may_not(question, user, by, place)) is not None:
             self._scribe.not_accepted(question, why, user, place)
             await self._chat.whisper(place, user, says(why))
+            return
+        if (told := not_theirs(question.plan, fleet, self._held_from(question, user, place), by, now)) is not None:
+            self._scribe.not_accepted(question, plain_line(told.headline), user, place)
+            await self._chat.whisper(place, user, told)
             return
         self._scribe.accepted(question, user, place)
         if not self._store.end(nonce, Asked.PRESSED, by=by, at=now):
@@ -237,7 +247,7 @@ class Desk:
             await self._edit(question, text.closed(question, Asked.PRESSED, by))
             await self._act(question, user, by)
         except InTheWay as error:
-            told = busy(error.operation, self._clock.now())
+            told = busy(error.operation, self._clock.now(), error.claim)
             self._came_to_nothing(question, plain_line(told.headline), user)
             await self._tell(question, told)
         except UpbotError as error:
@@ -256,13 +266,27 @@ class Desk:
         self._scribe.not_accepted(question, plain_line(told.headline), user, place)
         await self._chat.whisper(place, user, told)
 
-    def _may_not(self, question: Question, user: str, by: str) -> str | None:
+    def _lacks(self, question: Question, user: str, place: Place) -> str | None:
+        """What a person lacks where they press, over what the question is about; by the right that they have now."""
+        fleet, plan = self._gatherer.fleet(), question.plan
+        return refusal(fleet, user, Role.OPERATOR, plan.act, place.channel, of_plan(plan, fleet, self._executor.live()))
+
+    def _may_not(self, question: Question, user: str, by: str, place: Place) -> str | None:
         fleet = self._gatherer.fleet()
-        if (why := refusal(fleet, user, Role.OPERATOR, question.plan.verb)) is not None:
+        if place.channel != question.where.channel:  # who answers is to have read what is at stake, and be seen
+            return f"{question.code} is asked in {self._called(question.where.channel)}: answer it there"
+        if (why := self._lacks(question, user, place)) is not None:
             return why
         if question.plan.verb in fleet.limits.two_persons and by == question.asker:
             return f"{question.plan.verb} needs a second person: you asked for it yourself"
         return None
+
+    def _held_from(self, question: Question, user: str, place: Place) -> tuple[Hold, ...]:
+        """The holds that keep a press of theirs from counting: none for who is an admin there over all of it."""
+        fleet = self._gatherer.fleet()
+        acted_on = of_plan(question.plan, fleet, self._executor.live())
+        is_admin = role_of(fleet, user, place.channel, acted_on) >= Role.ADMIN
+        return () if is_admin else self._gatherer.holds()
 
     async def _act(self, question: Question, user: str, by: str) -> None:
         """Gather and decide again, and start only what was asked about."""
@@ -272,7 +296,7 @@ class Desk:
             await self._void(question, "its words mean nothing any more, the fleet file has changed", user, place)
             return
         world = await self._gatherer.whole(asking)
-        decision = asking.command.decide(asking.words, world, world.now)
+        decision = asking.decide(world)
         if (who := self._called_off.get(question.nonce)) is not None:  # whoever said no has had the answer
             self._came_to_nothing(question, f"called off by {who}", user)
             await self._edit(question, text.closed(question, Asked.CANCELLED, who))
@@ -306,8 +330,8 @@ class Desk:
         if asking is None:
             return
         world = await self._gatherer.whole(asking)
-        decision = asking.command.decide(asking.words, world, world.now)
-        if isinstance(decision, Plan) and decision.stakes == question.plan.stakes:
+        decision = asking.decide(world)
+        if isinstance(decision, Plan) and _is_same(decision, question.plan):
             sight = world.sight
             await self._chat.post(place, text.looked_again(question.plan, sight, world.now))
             return
@@ -388,8 +412,19 @@ class Desk:
 
     def _who_may(self, plan: Plan) -> str:
         is_double = plan.verb in self._gatherer.fleet().limits.two_persons
+        if (holders := whose_press(plan)) is not None:
+            return f"{holders}, not the asker's" if is_double else holders
         return "a second operator's press" if is_double else "an operator's press"
+
+    def _called(self, channel: str) -> str:
+        known = (one.name for one in self._gatherer.fleet().channels if channel in one.ids)
+        return next((f"#{name}" for name in known), "another channel")
 
     def _name(self, user: str) -> str:
         person = self._gatherer.fleet().person(user)
         return person.name if person is not None else user
+
+
+def _is_same(decision: Plan, asked: Plan) -> bool:
+    """Whether what was asked is still what there is to ask."""
+    return (decision.stakes, decision.held) == (asked.stakes, asked.held)

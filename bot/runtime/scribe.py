@@ -17,6 +17,7 @@ from bot.domain.audit import Act, AuditEntry, Result, seen, unanswered
 from bot.domain.command import Reply
 from bot.domain.errors import StoreError
 from bot.domain.fleet import Fleet
+from bot.domain.leases import Hold
 from bot.domain.message import plain_line
 from bot.domain.operation import Operation, Question, State
 from bot.domain.plan import Plan
@@ -54,6 +55,11 @@ class Scribe:
     def accepted(self, question: Question, user: str, place: Place) -> None:
         """A press counts."""
         self.audit.write(self._press(Result.ACCEPTED, question, user, place))
+
+    def held(self, servers: Sequence[str], why: str, words: str, user: str, place: Place) -> None:
+        """Somebody holds servers from now on, or not any more."""
+        entry = self._said(Result.DONE, words, user, place.channel)
+        self.audit.write(replace(entry, why=why, servers=tuple(servers)))
 
     def begins(self, op: Operation, question: str | None = None) -> None:
         """An operation begins: the last gate before anything is touched, whoever asked for it."""
@@ -126,6 +132,11 @@ class Scribe:
         base = self._of_plan(Act.END, _ENDS[op.state], op.plan)
         told = "; ".join(part for part in (why, stopped, lost) if part)
         self._note(replace(base, by=op.by, channel=op.where.channel, operation=op.id, why=told))
+
+    def hold_ended(self, hold: Hold, why: str) -> None:
+        """A hold is over, or a part of it is somebody else's, without its holder's word."""
+        base = AuditEntry(self.clock.now(), Act.END, Result.DONE, hold.by, hold.user, hold.channel)
+        self._note(replace(base, operation=hold.id, title=f"hold by {hold.by}", why=why, servers=hold.servers))
 
     def catch_up(self, operations: Sequence[Operation]) -> None:
         """Write what a kill -9 left out: the end of an operation whose beginning is written and that has ended."""

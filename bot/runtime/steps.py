@@ -9,18 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Protocol
+from datetime import timedelta
 
 import structlog
 
-from bot.domain.diagnosis import said_cause
 from bot.domain.engine import Engine
-from bot.domain.errors import FleetError, StepFailed, StoreError
+from bot.domain.errors import FleetError, StepFailed
 from bot.domain.facts import JobFacts, JobState, Process, ServerFacts, Sight
 from bot.domain.fleet import Fleet, Job, Server
 from bot.domain.foreign import FOREIGN_MIB
-from bot.domain.launching import command
+from bot.domain.launching import as_launched, command
 from bot.domain.needs import Needs
 from bot.domain.operation import Operation
 from bot.domain.phrases import about, count, exact, listing, span
@@ -31,48 +29,29 @@ from bot.domain.plan import (
     EndForeign,
     EndServers,
     Prove,
+    PutBack,
     ResumeJob,
     StartOrder,
     StartServers,
     StopJob,
-    Victim,
+    TakeOut,
+    TakeOver,
 )
 from bot.domain.readiness import Readiness, judge
-from bot.domain.records import StartRecord
-from bot.ports import Clock, Eyes, Hands, JobHands, Starts
+from bot.ports import Clock, Eyes, Hands, JobHands, Operations, Routers, Starts
+from bot.runtime.acting import DYING, KILL_LIMIT, Teller, is_away
+from bot.runtime.ending import Ending
+from bot.runtime.following import Following
+from bot.runtime.routing import PuttingBack, TakingOut, is_ready
 from bot.text.operations import Proof
 
 _log = structlog.get_logger(__name__)
 
 POLL = timedelta(seconds=1)
-FOLLOW = timedelta(seconds=2)
 FREE_LIMIT = timedelta(minutes=2)
-KILL_LIMIT = timedelta(seconds=20)
-AWAY_LIMIT = timedelta(minutes=5)
 FOREIGN_GRACE = timedelta(seconds=10)
-DYING = timedelta(seconds=8)
-"""What has crashed takes some seconds to be gone: SGLang waits five for its GPUs to settle."""
-SPAWN_GRACE = timedelta(seconds=6)
-"""A process that was just started may not be seen yet; a second look is cheaper than a false alarm."""
-
-
-class Teller(Protocol):
-    """Who wants to know while a step is at work."""
-
-    def note(self, text: str) -> None:
-        """What the step has to say in a few words; kept with it."""
-        ...
-
-    def saw(self, facts: Mapping[str, ServerFacts]) -> None: ...
-    def lost(self, server: str, why: str) -> None: ...
-    def crashed(self, server: str, why: str, facts: ServerFacts) -> None: ...
-    def said(self, text: str) -> None:
-        """Something that can't wait, for the thread."""
-        ...
-
-    def launched(self, server: str) -> None: ...
-    def proved(self, proof: Proof) -> None: ...
-    def phase_seen(self, server: str, facts: ServerFacts) -> None: ...
+GIVE_BACK = timedelta(minutes=1)
+"""So long an operation that was cancelled or has failed tries to put back what it took out of a router."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +65,8 @@ class Steps:
     jobs: JobHands
     starts: Starts
     clock: Clock
+    routers: Routers
+    operations: Operations
 
     async def act(self, op: Operation, number: int, teller: Teller) -> None:
         """Do one step to its end. StepFailed when it can't be done for any server at all."""
@@ -93,8 +74,11 @@ class Steps:
         match step:
             case StopJob(job):
                 await self._stop_job(self._job(job), teller)
+            case TakeOut() | PutBack():
+                await self._route(op, step, teller)
             case EndServers(victims):
-                await _Ending(self, [one for one in victims if one.server in op.survivors], teller).run()
+                left = [one for one in victims if one.server in op.survivors]
+                await Ending(self, left, dict(op.asked), teller).run()
             case AwaitFree(servers):
                 await self._await_free(self._servers(op, servers), teller)
             case StartServers(orders):
@@ -105,8 +89,8 @@ class Steps:
                 await self._resume_job(op, step, teller)
             case EndForeign():
                 await self._end_foreign(step, teller)
-            case CompareThroughput() | ComparePeers():
-                pass  # the executor does it, after the end was told
+            case CompareThroughput() | ComparePeers() | TakeOver():
+                pass  # the executor does these: they are about operations
 
     def _servers(self, op: Operation, names: Sequence[str]) -> list[Server]:
         fleet = self.fleet()
@@ -124,6 +108,24 @@ class Steps:
         async for sight in self.eyes.look(servers, needs=needs):
             last = sight
         return last
+
+    async def _route(self, op: Operation, step: TakeOut | PutBack, teller: Teller) -> None:
+        servers = self._servers(op, step.servers)
+        if isinstance(step, TakeOut):
+            await TakingOut(self, op, step, servers, teller).run()
+        else:
+            await PuttingBack(self, op, servers, teller).run()
+
+    async def give_back(self, op: Operation, teller: Teller) -> None:
+        """Put back what was taken out and still lives; one that may have been signalled is given time to die."""
+        names = dict.fromkeys(one.server for one in op.out)
+        if op.asked_to_end & names.keys() - set(op.launched):
+            await self.clock.sleep(DYING)
+        servers = self._servers(op, tuple(names))
+        sight = await self.look(servers, Needs(load=True, log=True))
+        now = self.clock.now()
+        alive = [server for server in servers if is_ready(sight.servers[server.name], now)]
+        await PuttingBack(self, op, alive, teller, within=GIVE_BACK).run()
 
     # The job
 
@@ -183,7 +185,7 @@ class Steps:
             await self.clock.sleep(POLL)
             sight = await self.look([server], Needs(gpu=True))
             facts = sight.servers[server.name]
-            if not _is_away(facts) and step.pid not in _pids_in_the_way(facts):
+            if not is_away(facts) and step.pid not in _pids_in_the_way(facts):
                 teller.note(f"pid {step.pid} is gone")
                 return
             spent = self.clock.now() - begun
@@ -219,11 +221,14 @@ class Steps:
         if not orders:
             raise StepFailed("no server is left to start")
         fleet = self.fleet()
-        sight = await self.look([fleet.server(one.server) for one in orders], Needs(log=True))
+        looked_at = [as_launched(fleet, fleet.server(one.server), one) for one in orders]
+        sight = await self.look(looked_at, Needs(log=True, caches=True))
         idle = [one for one in orders if sight.servers[one.server].process is None and one.server not in op.launched]
+        # Whoever runs already has begun to fill them.
+        caches = {one.server: sight.servers[one.server].caches for one in idle}
         teller.note(f"starting {len(orders)}")
         await asyncio.gather(*(self._launch(fleet.server(one.server), one, teller) for one in idle))
-        await _Following(self, op, orders, teller).run()
+        await Following(self, op, orders, teller, caches).run()
 
     async def _launch(self, server: Server, new: StartOrder, teller: Teller) -> None:
         try:
@@ -285,195 +290,14 @@ class Steps:
         return (sum(known) if known else None), sight.servers
 
 
-class _Ending:
-    """Ends processes: SIGTERM, a grace time, SIGKILL to the tree, each only after a look that shows it alive."""
-
-    def __init__(self, steps: Steps, victims: list[Victim], teller: Teller) -> None:
-        self.steps = steps
-        self.victims = victims
-        self.teller = teller
-        self.total = len(victims)
-        self.asked: dict[str, datetime] = {}
-        self.forced: dict[str, datetime] = {}
-        self.away_since: datetime | None = None
-
-    async def run(self) -> None:
-        """Until none of them lives; StepFailed when their host stays away."""
-        while True:
-            fleet = self.steps.fleet()
-            sight = await self.steps.look([fleet.server(one.server) for one in self.victims], Needs(log=True))
-            self.teller.saw(sight.servers)
-            left = [one for one in self.victims if _still_there(one, sight.servers.get(one.server))]
-            self.teller.note(f"{self.total - len(left)}/{self.total} stopped")
-            if not left:
-                return
-            away = [one for one in left if _is_away(sight.servers.get(one.server))]
-            self._mind_the_away(away)
-            for victim in left:
-                if victim not in away:
-                    await self._one(fleet.server(victim.server), sight.servers[victim.server])
-            await self.steps.clock.sleep(POLL)
-
-    def _mind_the_away(self, away: Sequence[Victim]) -> None:
-        now = self.steps.clock.now()
-        self.away_since = (self.away_since or now) if away else None
-        if self.away_since is not None and now - self.away_since > AWAY_LIMIT:
-            who = listing(one.server for one in away)
-            raise StepFailed(f"{who} could not be reached for {span(AWAY_LIMIT)}; not known what runs there")
-
-    async def _one(self, server: Server, facts: ServerFacts) -> None:
-        process, now, name = facts.process, self.steps.clock.now(), server.name
-        if process is None:
-            return
-        try:
-            if name not in self.asked:
-                await self.steps.hands.end(server, process, force=False)
-                self.asked[name] = now
-            elif name not in self.forced and now - self.asked[name] > server.grace:
-                tree = f"SIGKILL to pid {process.pid} and its tree"
-                self.teller.said(f"{name} did not end within {span(server.grace)}: {tree}")
-                await self.steps.hands.end(server, process, force=True)
-                self.forced[name] = now
-            elif name in self.forced and now - self.forced[name] > KILL_LIMIT:
-                self.teller.lost(name, f"pid {process.pid} survives SIGKILL (stuck in the driver?)")
-                self.victims = [one for one in self.victims if one.server != name]
-        except FleetError as error:
-            _log.warning("end_failed", server=name, error=str(error))
-            self.teller.note(f"{name}: {error}; trying again")
-
-
-class _Following:
-    """Follows starts until each is ready or gone; the failed ones do not stop the others."""
-
-    def __init__(self, steps: Steps, op: Operation, orders: list[StartOrder], teller: Teller) -> None:
-        self.steps = steps
-        self.teller = teller
-        self.orders = {one.server: one for one in orders}
-        self.begun = steps.clock.now()
-        self.started_at = op.started_at
-        self.waiting = list(self.orders)
-        self.ready: set[str] = set()
-        self.suspected: dict[str, datetime] = {}
-        self.doubted: set[str] = set()
-        self.missing: dict[str, int] = {}
-        self.away: dict[str, datetime] = {}
-        self.phases: dict[str, dict[str, timedelta]] = {name: {} for name in self.orders}
-        self.last: dict[str, tuple[str, datetime]] = {}
-
-    async def run(self) -> None:
-        """Look every two seconds; StepFailed when not one got ready."""
-        while self.waiting:
-            await self.steps.clock.sleep(FOLLOW)
-            fleet = self.steps.fleet()
-            everyone = [fleet.server(name) for name in self.orders]
-            sight = await self.steps.look(everyone, Needs(log=True, load=True, tail=20))
-            self.teller.saw(sight.servers)
-            for name in list(self.waiting):
-                if self._is_over(fleet.server(name), sight.servers[name]):
-                    self.waiting.remove(name)
-            number = len(self.orders)
-            self.teller.note(f"starting {number}" if self.waiting else f"{len(self.ready)}/{number} started")
-        if not self.ready:
-            raise StepFailed("no server came up")
-
-    def _is_over(self, server: Server, facts: ServerFacts) -> bool:
-        now = self.steps.clock.now()
-        verdict = judge(facts, now)
-        self._follow_phase(server.name, facts, now)
-        if verdict.readiness is Readiness.READY:
-            if server.name in self.doubted:
-                self.teller.said(f"{server.name}: ready after all")
-            self.ready.add(server.name)
-            self._record(server.name, facts, now, is_ready=True)
-            return True
-        if verdict.readiness in (Readiness.UNREACHABLE, Readiness.UNKNOWN):
-            since = self.away.setdefault(server.name, now)
-            if now - since > AWAY_LIMIT:
-                self.teller.lost(server.name, f"{verdict.reason}; not known how its start went")
-                return True
-            return False
-        self.away.pop(server.name, None)
-        if facts.process is None:
-            return self._is_gone(server.name, facts, verdict.reason, now)
-        self.missing.pop(server.name, None)
-        self._doubt(server.name, facts, now)
-        if now - self.begun > server.start_limit:
-            self.teller.lost(server.name, f"not ready after {span(server.start_limit)}: {verdict.reason}; left running")
-            return True
-        return False
-
-    def _doubt(self, name: str, facts: ServerFacts, now: datetime) -> None:
-        """What looks like a crash while the process lives on is told once, and the process is not given up."""
-        diagnosis = facts.diagnosis
-        if diagnosis is None or not diagnosis.is_crashed or name in self.doubted:
-            return
-        if now - self.suspected.setdefault(name, now) < DYING:
-            return
-        self.doubted.add(name)
-        line = f": {diagnosis.decisive_line.strip()[:300]}" if diagnosis.decisive_line else ""
-        self.teller.said(f"{name}: {said_cause(diagnosis.cause)} in the log, but its process lives{line}")
-
-    def _is_gone(self, name: str, facts: ServerFacts, reason: str, now: datetime) -> bool:
-        """No process: a crash, once it was looked at twice and had its time to appear."""
-        self.missing[name] = self.missing.get(name, 0) + 1
-        is_told = facts.exit_status is not None or (facts.diagnosis is not None and facts.diagnosis.is_crashed)
-        if self.missing[name] < 2 or (not is_told and now - self.begun < SPAWN_GRACE):
-            return False
-        why = reason if reason != "no process" else "the process is gone without a word"
-        self._record(name, facts, now, is_ready=False)
-        self.teller.crashed(name, why, facts)
-        self.teller.lost(name, why)
-        return True
-
-    def _follow_phase(self, name: str, facts: ServerFacts, now: datetime) -> None:
-        phase = facts.diagnosis.phase.value if facts.diagnosis is not None and facts.diagnosis.phase else "spawned"
-        last = self.last.get(name)
-        if last is None or last[0] != phase:
-            if last is not None:
-                spent = self.phases[name].get(last[0], timedelta())
-                self.phases[name][last[0]] = spent + (now - last[1])
-            self.last[name] = (phase, now)
-        self.teller.phase_seen(name, facts)
-
-    def _record(self, name: str, facts: ServerFacts, now: datetime, *, is_ready: bool) -> None:
-        diagnosis = facts.diagnosis
-        record = StartRecord(
-            name,
-            self.orders[name].called,
-            self.begun,
-            now - self.begun,
-            is_ready,
-            dict(self.phases[name]),
-            facts.load.max_running,
-            facts.load.max_total_tokens,
-            None if is_ready or diagnosis is None else diagnosis.cause,
-            diagnosis.version if diagnosis is not None else None,
-        )
-        try:
-            self.steps.starts.add(record)
-        except StoreError as error:  # a start that can't be remembered is still a start
-            _log.warning("start_not_kept", server=name, error=str(error))
-
-
-def _still_there(victim: Victim, facts: ServerFacts | None) -> bool:
-    """Whether that very process lives; what we can't see counts as living."""
-    if facts is None or _is_away(facts):
-        return True
-    return facts.process is not None and facts.process.identity == (victim.pid, victim.started)
-
-
 def _pids_in_the_way(facts: ServerFacts) -> set[int]:
     owner = {facts.port_owner.pid} if facts.port_owner is not None else set()
     return owner | {use.pid for gpu in facts.gpus for use in gpu.uses}
 
 
-def _is_away(facts: ServerFacts | None) -> bool:
-    return facts is None or facts.is_pending or facts.unreachable is not None
-
-
 def _held(server: Server, facts: ServerFacts | None) -> str | None:
     """What still holds this server's port or memory; None when nothing does."""
-    if facts is None or _is_away(facts):
+    if facts is None or is_away(facts):
         return f"{server.name}, which can't be reached"
     if facts.port_owner is not None and (facts.process is None or facts.process.pid != facts.port_owner.pid):
         return f"port {server.port} (pid {facts.port_owner.pid})"

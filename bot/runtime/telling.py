@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
 from bot.domain.errors import ChatError, StoreError, UpbotError
 from bot.domain.eta import NOTHING_KNOWN, Outlook, outlook, together
 from bot.domain.facts import ServerFacts
+from bot.domain.kernel_caches import NOT_SEEN, CacheState
 from bot.domain.message import Message, line, plain_line
 from bot.domain.plan import StartServers
 from bot.domain.readiness import Readiness, judge
 from bot.domain.records import StartRecord
+from bot.domain.routing import Taken
 from bot.ports import Chat, Clock, Place, Ref, Starts
 from bot.runtime.ledger import Ledger, Live
 from bot.runtime.tasks import Tasks
@@ -41,7 +43,7 @@ class Narrator:
         """Redraw the head as it changes; a note each so often, in between only what others say at once."""
         usual = live.op.pace or REDRAW
         last = live.op.started_at + usual * ((self._clock.now() - live.op.started_at) // usual)
-        while True:
+        while live.op.is_live:
             pace = live.op.pace
             due = last + pace if pace is not None else None
             left = due - self._clock.now() if due is not None else REDRAW
@@ -87,7 +89,8 @@ class Narrator:
             if order.server not in live.op.survivors or is_over:
                 continue
             phase, since = live.phases.get(order.server, (None, now))
-            known.append(outlook(starts, order.server, order.profile, phase, now - since))
+            caches = live.caches.get(order.server, NOT_SEEN)
+            known.append(outlook(starts, order.server, order.profile, phase, now - since, caches=caches))
         return together(known)
 
     def _recent_starts(self) -> Sequence[StartRecord]:
@@ -148,14 +151,14 @@ class Narrator:
 
 @dataclass(frozen=True, slots=True)
 class StepTeller:
-    """What one step says of itself while it acts (the port that `bot.runtime.steps` names)."""
+    """What one step says of itself while it acts (the port of `bot.runtime.steps`); without a number, an end."""
 
     narrator: Narrator
     live: Live
-    number: int
+    number: int | None
 
     def note(self, text_: str) -> None:
-        if self.live.op.progress[self.number].note != text_:
+        if self.number is not None and self.live.op.progress[self.number].note != text_:
             state = self.live.op.progress[self.number].state
             self.narrator.ledger.note(self.live, self.live.op.with_step(self.number, state, text_))
 
@@ -171,6 +174,10 @@ class StepTeller:
     def said(self, text_: str) -> None:
         self.narrator.tell_at_once(self.live, Message(line(text_)))
 
+    def asked(self, server: str, at: datetime) -> None:
+        op = self.live.op
+        self.narrator.ledger.note(self.live, replace(op, asked=(*op.asked, (server, at))))
+
     def launched(self, server: str) -> None:
         op = self.live.op
         self.narrator.ledger.note(self.live, replace(op, launched=(*op.launched, server)))
@@ -180,6 +187,13 @@ class StepTeller:
 
     def phase_seen(self, server: str, facts: ServerFacts) -> None:
         self.narrator.phase_seen(self.live, server, facts)
+
+    def takes(self, taken: Taken, *, is_sure: bool = True) -> None:
+        ledger = self.narrator.ledger
+        (ledger.change if is_sure else ledger.note)(self.live, self.live.op.with_taken(taken))
+
+    def found_caches(self, server: str, state: CacheState) -> None:
+        self.live.caches[server] = state
 
 
 def _has_crashed(view: View) -> bool:

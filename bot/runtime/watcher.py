@@ -8,27 +8,30 @@ kept, so that a restart neither repeats nor forgets.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 import structlog
 
+from bot.domain import gpu_faults
 from bot.domain.errors import StoreError, UpbotError, UserError
-from bot.domain.facts import JobFacts, JobState, ServerFacts, Sight
+from bot.domain.facts import GpuFault, JobFacts, JobState, ServerFacts, Sight
 from bot.domain.fleet import Fleet, Server
 from bot.domain.message import Message
 from bot.domain.needs import Needs
-from bot.domain.operation import Operation
+from bot.domain.operation import Operation, left_down
 from bot.domain.plan import ResumeJob, StopJob
 from bot.domain.readiness import Readiness, judge
 from bot.domain.watching import alerts
 from bot.domain.watching.alerts import Alert, Book, Change, Did, Silence
+from bot.domain.watching.causes import Cause
 from bot.domain.watching.limits import Limits
 from bot.domain.watching.samples import JobSample, Reading, Sample
 from bot.domain.watching.watch import Watch
 from bot.ports import Chat, Clock, Eyes, Operations, Place, Ref, Samples
+from bot.runtime.complaint import Complaint
 from bot.runtime.executor import Executor
 from bot.runtime.gallery import Gallery
 from bot.runtime.heartbeat import Heart
@@ -39,8 +42,10 @@ _log = structlog.get_logger(__name__)
 ROUND = timedelta(seconds=5)
 GPU_ROUNDS = 6
 KEEP_LEARNED = timedelta(minutes=5)
-BLIND_AFTER = timedelta(minutes=1)
+LOOK_BACK = 100
+"""Operations in which it is looked for who stopped a server."""
 REDRAW = timedelta(seconds=60)
+OLDEST = 60.0
 
 
 class Keep(Protocol):
@@ -91,19 +96,37 @@ class Watcher:
         self._told: dict[str, _Told] = {}
         self._round = 0
         self._kept_at: datetime | None = None
-        self._blind_since: datetime | None = None
-        self._is_blind_told = False
+        self._blindness = Complaint(self.say, clock, text.blind, text.sees_again)
+        self._hindered = Complaint(self.say, clock, text.hindrance, text.hindrance_over)
+        self._alive_at: dict[str, datetime] = {}
         self._limits: dict[str, tuple[tuple[str, ...], float | None]] = {}
+        self._faults: dict[str, GpuFault] = {}
+        self._troubled: frozenset[str] = frozenset()
+        self._asks_kernel = False
         self.seen_at: datetime | None = None
         """When the last round ended that saw anything: the heartbeat that an outside monitor checks."""
         self.samples: Samples | None = None
         self.gallery: Gallery | None = None
         self.heart: Heart | None = None
+        self.pace: Callable[[], timedelta] = timedelta
+        """How far apart readings are at least, where somebody else reads the servers for us."""
+        self.hindrance: Callable[[], str | None] = lambda: None
+        """Why the eyes see less well than they were to."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when alerts or silences have changed."""
+        self._looked_at: datetime | None = None
+        self.when_seen: Callable[[Sight], None] = lambda _sight: None
+        """Whoever else is to know what each look has shown."""
 
     @property
     def book(self) -> Book:
         """All alerts and silences."""
         return self._watch.book
+
+    @property
+    def planned(self) -> frozenset[str]:
+        """The servers that an operation works on, or did a moment ago."""
+        return self._watch.planned()
 
     def load(self) -> None:
         """Know again what was told and learned before the bot ended; what can't be read is learned anew."""
@@ -127,13 +150,20 @@ class Watcher:
 
     async def _look(self) -> None:
         fleet, now = self._fleet(), self._clock.now()
-        needs = Needs(load=True, log=True, gpu=self._round % GPU_ROUNDS == 0)
+        if self._looked_at is not None and timedelta() <= now - self._looked_at < self.pace() - ROUND / 2:
+            return
+        self._looked_at = now
+        # Who fell into trouble just now may have lost its GPU: that is asked at once, not half a minute later.
+        needs = Needs(load=True, log=True, gpu=self._round % GPU_ROUNDS == 0 or self._asks_kernel)
         self._round += 1
         sight = Sight(now)
         async for sight in self._eyes.look(fleet.servers, jobs=fleet.jobs, needs=needs):  # noqa: B007 - the last one
             pass
+        self.when_seen(sight)
+        self._mind_trouble(sight)
         reading = self._reading(sight, fleet)
         await self._mind_blindness(reading, sight)
+        await self._hindered.mind(self.hindrance())
         if not reading.servers and fleet.servers:
             return
         self.seen_at = self._clock.now()
@@ -141,6 +171,26 @@ class Watcher:
         self._keep_reading(reading)
         await self._tell(changes)
         self._remember()
+
+    def _mind_trouble(self, sight: Sight) -> None:
+        """Keep what the kernel said of each server's GPUs, and note whether it must be asked once more."""
+        now = self._clock.now()
+        for name, facts in sight.servers.items():
+            if facts.faults is not None:
+                fault = gpu_faults.reason(facts.faults, now, now)
+                if fault is not None:
+                    self._faults[name] = fault
+        bad = (Readiness.DOWN, Readiness.CRASHED, Readiness.HUNG)
+        troubled = frozenset(name for name, facts in sight.servers.items() if judge(facts, now).readiness in bad)
+        self._asks_kernel = bool(troubled - self._troubled)
+        self._troubled = troubled
+
+    def _recent_fault(self, name: str, now: datetime) -> tuple[GpuFault | None, float | None]:
+        """The gravest that the kernel said of a server's GPUs in the last hour, and how many seconds ago."""
+        fault = self._faults.get(name)
+        if fault is None or now - fault.at > gpu_faults.TELLING:
+            return None, None
+        return fault, max(0.0, (now - fault.at).total_seconds())
 
     def _reading(self, sight: Sight, fleet: Fleet) -> Reading:
         now = self._clock.now()
@@ -155,16 +205,24 @@ class Watcher:
             now,
             samples,
             frozenset(server.name for server in fleet.servers),
-            frozenset(name for op in live for name in op.plan.servers),
+            frozenset(name for op in live for name in op.plan.servers) | self._stopped(samples),
             {name: _job_sample(facts) for name, facts in sight.jobs.items() if facts.state is not JobState.UNKNOWN},
             frozenset(stopping),
         )
+
+    def _stopped(self, samples: Mapping[str, Sample]) -> frozenset[str]:
+        """The dead servers that are so because somebody had them stopped."""
+        now = self._clock.now()
+        dead = frozenset(name for name, sample in samples.items() if sample.is_dead)
+        self._alive_at |= dict.fromkeys(samples.keys() - dead, now)
+        return dead & left_down(self._operations.recent(LOOK_BACK), self._alive_at) if dead else dead
 
     def _sample(self, server: Server, facts: ServerFacts | None, now: datetime) -> Sample | None:
         """A server's numbers; None when nobody could look."""
         if facts is None or facts.is_pending or facts.unreachable is not None:
             return None
-        readiness = judge(facts, now).readiness
+        verdict = judge(facts, now)
+        readiness = verdict.readiness
         if facts.gpus:
             reasons = tuple(dict.fromkeys(one for gpu in facts.gpus for one in gpu.clock_limits))
             heat = [gpu.temperature_c for gpu in facts.gpus if gpu.temperature_c is not None]
@@ -172,6 +230,7 @@ class Watcher:
         reasons, heat_c = self._limits.get(server.name, ((), None))
         load, process = facts.load, facts.process
         is_dead = facts.sees_processes and process is None
+        fault, fault_age = self._recent_fault(server.name, now)
         if not is_dead and load.running is None and readiness is not Readiness.STARTING:
             return None
         return Sample(
@@ -190,20 +249,17 @@ class Watcher:
             process=process.identity if process is not None else None,
             is_starting=readiness is Readiness.STARTING,
             is_dead=is_dead,
+            age=_age(facts, now),
+            why=verdict.reason if is_dead and verdict.reason != "no process" else None,
+            fault_code=fault.code if fault is not None else None,
+            fault_gpu=fault.gpu if fault is not None else None,
+            fault_age=fault_age,
         )
 
     async def _mind_blindness(self, reading: Reading, sight: Sight) -> None:
-        now = self._clock.now()
-        if reading.servers or not reading.expected:
-            if self._is_blind_told and self._blind_since is not None:
-                await self._say(text.sees_again(now - self._blind_since))
-            self._blind_since, self._is_blind_told = None, False
-            return
-        self._blind_since = self._blind_since or now
-        if not self._is_blind_told and now - self._blind_since >= BLIND_AFTER:
-            why = next((one.unreachable for one in sight.servers.values() if one.unreachable), "nothing answers")
-            self._is_blind_told = True
-            await self._say(text.blind(now - self._blind_since, why))
+        is_blind = not reading.servers and bool(reading.expected)
+        why = next((one.unreachable for one in sight.servers.values() if one.unreachable), "nothing answers")
+        await self._blindness.mind(why if is_blind else None)
 
     # What is told
 
@@ -212,7 +268,7 @@ class Watcher:
         for change in changes:
             _log.info("alert", did=change.did.value, cause=change.alert.cause.value, servers=change.servers)
             if change.did is Did.NOTE:
-                await self._say(text.note(change.alert, self._everyone))
+                await self.say(text.note(change.alert, self._everyone))
             else:
                 await self._tell_one(change)
         for one in self._watch.book.alerts:
@@ -224,6 +280,7 @@ class Watcher:
                 self._save(self._watch.book)
             except StoreError as error:
                 _log.warning("alerts_not_kept", error=str(error))
+            self.on_change()
         self._keep_ended(changes)
 
     async def _tell_one(self, change: Change) -> None:
@@ -237,7 +294,7 @@ class Watcher:
                 if ref is not None:
                     self._told[one.id].refs[place.channel] = ref
             self._told[one.id].at = self._clock.now()
-            if self.gallery is not None:
+            if self.gallery is not None and (one.servers or one.cause is not Cause.FOREIGN):
                 self.gallery.show_alert(one, list(self._told[one.id].refs.values()))
             return
         await self._draw(one)
@@ -273,7 +330,7 @@ class Watcher:
             Place(next(iter(channel.ids), channel.name)) for channel in self._fleet().channels if channel.gets_alerts
         ]
 
-    async def _say(self, message: Message) -> None:
+    async def say(self, message: Message) -> None:
         for place in self._places:
             await self._post(place, message)
 
@@ -288,8 +345,7 @@ class Watcher:
 
     async def ack(self, id_: str | None, by: str) -> Alert:
         """Somebody has seen an alert; without an id the newest that fires. UserError when there is none."""
-        firing = [one for one in self._watch.book.alerts if one.state is alerts.State.FIRING]
-        wanted = id_ or (firing[-1].id if firing else None)
+        wanted = id_ or alerts.newest_firing(self._watch.book)
         if wanted is None:
             raise UserError("nothing fires that could be acknowledged")
         try:
@@ -298,24 +354,39 @@ class Watcher:
             raise UserError(f"there is no alert {wanted}") from error
         except ValueError as error:
             raise UserError(f"alert {wanted} is over, or not told yet") from error
-        await self._changed(book, changes)
+        await self.change(book, changes)
         return next(one for one in book.alerts if one.id == wanted)
 
-    async def silence(self, servers: frozenset[str], length: timedelta, by: str, because: str) -> Silence:
-        """Say nothing of these servers for a while."""
+    async def silence(
+        self,
+        servers: frozenset[str],
+        length: timedelta,
+        by: str,
+        because: str,
+        ids: frozenset[str] = frozenset(),
+    ) -> Silence:
+        """Say nothing of these servers, or of the alerts of these ids, for a while. UserError when there is no such."""
+        for one in ids:
+            if self._watch.book.get(one) is None:
+                raise UserError(f"there is no alert {one}")
         now = self._clock.now()
-        new = Silence(f"s-{int(now.timestamp())}", now + length, by, now, because, servers)
-        await self._changed(*alerts.silence(self._watch.book, new))
+        number = int(now.timestamp())
+        while any(one.id == f"s-{number}" for one in self._watch.book.silences):
+            number += 1
+        new = Silence(f"s-{number}", now + length, by, now, because, servers, alerts=ids)
+        await self.change(*alerts.silence(self._watch.book, new))
         return new
 
-    async def unsilence(self, servers: frozenset[str]) -> None:
-        """End the silences about these servers, or all."""
-        await self._changed(*alerts.unsilence(self._watch.book, servers, self._clock.now()))
+    async def unsilence(self, servers: frozenset[str], ids: frozenset[str] = frozenset()) -> None:
+        """End the silences about these servers and alerts, or all."""
+        await self.change(*alerts.unsilence(self._watch.book, servers, self._clock.now(), ids))
 
-    async def _changed(self, book: Book, changes: Sequence[Change]) -> None:
+    async def change(self, book: Book, changes: Sequence[Change]) -> None:
+        """Keep a book that somebody has gone on with, and tell what changed in it. StoreError when it can't be kept."""
         self._save(book)
         self._watch.book = book
         await self._tell(changes)
+        self.on_change()
 
     # What is kept
 
@@ -352,6 +423,13 @@ class Watcher:
             self._keep.put("learned", json.dumps(self._watch.dump()))
         except StoreError as error:
             _log.warning("learned_not_kept", error=str(error))
+
+
+def _age(facts: ServerFacts, now: datetime) -> float | None:
+    """How many seconds old the numbers are, where somebody else has read them; its clock may differ a little."""
+    if facts.read_at is None:
+        return None
+    return min(max((now - facts.read_at).total_seconds(), 0.0), OLDEST)
 
 
 def _job_sample(facts: JobFacts) -> JobSample:

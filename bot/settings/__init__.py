@@ -11,10 +11,10 @@ from pathlib import Path
 from bot.domain.fleet import Fleet
 from bot.ports import TransportKind
 from bot.settings.document import parse, read
-from bot.settings.environment import Environment, Tokens
+from bot.settings.environment import Environment, MonitorKeys, Tokens
 from bot.settings.fleet import Known, build
 
-__all__ = ["Environment", "Tokens", "load_fleet", "parse_fleet"]
+__all__ = ["Environment", "MonitorKeys", "Tokens", "load_fleet", "parse_fleet"]
 
 
 def load_fleet(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from bot.domain.fleet import Fleet, Server, unit_name
+from bot.domain.routing import place
 from bot.settings.document import Document, Path_
 from bot.settings.servers import Made
 
@@ -38,9 +39,11 @@ def refuse(document: Document, fleet: Fleet, made: Iterable[Made]) -> None:
 def _names(fleet: Fleet) -> Iterator[_Use]:
     kinds: tuple[tuple[str, Iterable[str]], ...] = (
         ("hosts", (one.name for one in fleet.hosts)),
+        ("routers", (one.name for one in fleet.routers)),
         ("profiles", (one.name for one in fleet.profiles)),
         ("jobs", (one.name for one in fleet.jobs)),
         ("people", (one.name for one in fleet.people)),
+        ("teams", (one.name for one in fleet.teams)),
         ("channels", (one.name for one in fleet.channels)),
     )
     for kind, names in kinds:
@@ -55,6 +58,9 @@ def _ids(fleet: Fleet) -> Iterator[_Use]:
             yield _Use(("id", one), (*path, "slack"), person.name, f"{one} is the id of")
         if person.login is not None:
             yield _Use(("login", person.login), (*path, "login"), person.name, f"{person.login} is the login of")
+    for team in fleet.teams:
+        for one in team.ids:
+            yield _Use(("group", one), ("teams", team.name, "slack"), team.name, f"{one} is the id of")
     for channel in fleet.channels:
         for one in channel.ids:
             yield _Use(("place", one), ("channels", channel.name, "slack"), channel.name, f"{one} is the id of")
@@ -70,5 +76,9 @@ def _server_uses(path: Path_, server: Server) -> Iterator[_Use]:
         unit = unit_name(name, configured)
         why = f"the unit {unit} of {host} (for {name}) belongs to"
         yield _Use(("unit", host, manager, unit), (*path, "launcher"), name, why)
+    for member in server.routers:
+        at = place(member.url)
+        why = f"{member.url} at router {member.router} (for {name}) is the worker of"
+        yield _Use(("worker", member.router, f"{at[0]} {at[1]}"), (*path, "router"), name, why)
     for gpu in server.gpus:
         yield _Use(("gpu", host, str(gpu)), (*path, "gpus"), name, f"GPU {gpu} of {host} (for {name}) belongs to")

@@ -11,7 +11,15 @@ from bot.domain.errors import ConfigError
 from bot.settings.document import nearest
 
 _PREFIX = "UPBOT_"
-_OURS = ("UPBOT_FLEET", "UPBOT_STATE", "UPBOT_DATABASE", "UPBOT_LOG_LEVEL")
+_OURS = (
+    "UPBOT_FLEET",
+    "UPBOT_STATE",
+    "UPBOT_DATABASE",
+    "UPBOT_LOG_LEVEL",
+    "UPBOT_PROMETHEUS_AUTH",
+    "UPBOT_ALERTMANAGER_AUTH",
+    "UPBOT_WEBHOOK_SECRET",
+)
 _SLACK_API = "https://slack.com/api/"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _LEVELS = ("debug", "info", "warning", "error")
@@ -56,6 +64,30 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
+class MonitorKeys:
+    """What Prometheus and Alertmanager ask of us (a bearer token, or "user:password"), and what we ask of a webhook."""
+
+    prometheus: str = field(default="", repr=False)
+    alertmanager: str = field(default="", repr=False)
+    webhook: str = field(default="", repr=False)
+
+    @staticmethod
+    def of(environ: Mapping[str, str]) -> MonitorKeys:
+        """Read them; ConfigError for one that no header can hold."""
+        names = ("UPBOT_PROMETHEUS_AUTH", "UPBOT_ALERTMANAGER_AUTH", "UPBOT_WEBHOOK_SECRET")
+        values = [environ.get(name, "").strip() for name in names]
+        for name, value in zip(names, values, strict=True):
+            if not value.isprintable():
+                raise ConfigError("holds a line break, or what can't be printed", file=_WHERE, key=name)
+        return MonitorKeys(*values)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Every secret value, for those who take secrets out of texts."""
+        return tuple(one for one in (self.prometheus, self.alertmanager, self.webhook) if one)
+
+
+@dataclass(frozen=True, slots=True)
 class Environment:
     """Where the bot finds its fleet file and keeps its state; a database URL may hold a password."""
 
@@ -65,6 +97,7 @@ class Environment:
     database: str | None = field(default=None, repr=False)
     log_level: str = "info"
     slack_api: str = _SLACK_API
+    monitors: MonitorKeys = MonitorKeys()
 
     @staticmethod
     def of(environ: Mapping[str, str]) -> Environment:
@@ -83,6 +116,7 @@ class Environment:
             database=environ.get("UPBOT_DATABASE") or None,
             log_level=level,
             slack_api=_slack_api(environ),
+            monitors=MonitorKeys.of(environ),
         )
 
 

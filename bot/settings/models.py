@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import time, timedelta
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,12 @@ Command = Annotated[tuple[str, ...], PlainValidator(words.command)]
 Words = Annotated[tuple[str, ...], PlainValidator(words.words)]
 FlagSet = Annotated[words.FlagChoice, PlainValidator(words.flags)]
 LauncherChoice = Annotated[words.LauncherChoice, PlainValidator(words.launcher)]
+Memberships = Annotated[tuple[words.Member, ...], PlainValidator(words.members)]
+Variable = Annotated[str, PlainValidator(words.variable)]
+Url = Annotated[str, PlainValidator(words.url)]
+LabelName = Annotated[str, PlainValidator(words.label_name)]
+Labels = Annotated[dict[str, str], PlainValidator(words.labels)]
+Listen = Annotated[tuple[str, int] | None, PlainValidator(words.listen)]
 Environment = Annotated[dict[str, str], PlainValidator(words.environment)]
 
 
@@ -36,7 +43,27 @@ def _ids(value: Any) -> tuple[str, ...]:
     return found
 
 
+def _member_ids(value: Any) -> tuple[str, ...]:
+    for one in (found := _ids(value)):
+        if _GROUP.fullmatch(one):
+            raise words.Wrong(f"{one} is the id of a user group; it belongs under `teams`")
+    return found
+
+
+def _group_ids(value: Any) -> tuple[str, ...]:
+    found = words.words(value)
+    for one in found:
+        if not _GROUP.fullmatch(one):
+            raise words.Wrong(f"must be the id of a user group such as S0123ABCD, not {words.shown(one)}")
+    if not found:
+        raise words.Wrong("must not be empty")
+    return found
+
+
+_GROUP = re.compile(r"S[A-Z0-9]{2,30}")
 Ids = Annotated[tuple[str, ...], PlainValidator(_ids)]
+MemberIds = Annotated[tuple[str, ...], PlainValidator(_member_ids)]
+GroupIds = Annotated[tuple[str, ...], PlainValidator(_group_ids)]
 FlagNames = Annotated[tuple[str, ...], PlainValidator(_flag_names)]
 Hops = Annotated[list[Any], BeforeValidator(_one_hop_or_many)]
 
@@ -69,10 +96,29 @@ class HostSection(Section):
         [], description="The hops to it, in order, each a transport: `[ssh: root@h1, pct: 200]`. None: this machine."
     )
     gpu_query: Command = Field(("nvidia-smi",), description="The command that stands for nvidia-smi there.")
+    kernel_log: Command | None = Field(
+        None,
+        description="A command that prints the kernel's log there, for GPU errors; without it /dev/kmsg, the journal"
+        " or dmesg is read, whichever may be.",
+    )
     state_dir: str = Field(
         "~/.local/state/upbot",
         min_length=1,
         description="Where pids and exit statuses are kept there; ~ is the login's home.",
+    )
+
+
+class RouterSection(Section):
+    """A router that spreads requests over servers: sglang-router 0.3 or SMG, by their API of workers."""
+
+    host: str = Field(description="The name of the host that it runs on; it is asked from there.")
+    port: int = Field(gt=0, lt=65_536, description="Its HTTP port.")
+    address: str = Field("127.0.0.1", min_length=1, description="Where its host itself reaches that port.")
+    key_variable: Variable = Field(
+        "", description="The variable in the bot's environment that holds its key; the key itself never stands here."
+    )
+    drain: Span = Field(
+        timedelta(minutes=2), description="How long requests may go on to their end once a server was taken out."
     )
 
 
@@ -139,6 +185,11 @@ class ServerDefaults(Section):
     grace: Span = Field(timedelta(seconds=30), description="How long it may take to end after SIGTERM.")
     start_limit: Span = Field(timedelta(minutes=30), description="How long a start may take.")
     target: float | None = Field(None, gt=0, description="The tokens a second that it is expected to decode.")
+    router: Memberships = Field(
+        (),
+        description="The router that sends it requests, or several; with the URL by which a router on another host"
+        ' knows it: `{front: "http://10.0.0.5:{port}"}`.',
+    )
 
 
 class ServerSection(ServerDefaults):
@@ -190,14 +241,31 @@ class JobSection(Section):
     progress: ProgressSection | None = Field(None, description="Where its progress stands.")
 
 
-class PersonSection(Section):
-    """Somebody who may say things."""
+class GrantSection(Section):
+    """A role, and how far it reaches."""
 
     role: Literal["viewer", "operator", "admin"] = Field(
         "viewer", description="viewer looks, operator restarts, admin may all."
     )
-    slack: Ids = Field((), description="The member id in Slack (`U0123ABCD`), or several.")
+    channels: Words = Field((), description="The channels, by their names here, in which the role holds; none: all.")
+    targets: Words = Field(
+        (), description="What it is over: servers (`gpu4-7`), groups, hosts, jobs; none: all. Elsewhere one may look."
+    )
+
+
+class PersonSection(GrantSection):
+    """Somebody who may say things."""
+
+    also: list[GrantSection] = Field([], description="More roles of theirs, each with its own reach.")
+    slack: MemberIds = Field((), description="The member id in Slack (`U0123ABCD`), or several.")
     login: str | None = Field(None, min_length=1, description="The login on the bot's machine, for `upbot ask`.")
+
+
+class TeamSection(GrantSection):
+    """The people of a user group in Slack, whoever is in it at the time."""
+
+    also: list[GrantSection] = Field([], description="More roles of theirs, each with its own reach.")
+    slack: GroupIds = Field(description="The user group's id in Slack (`S0123ABCD`), or several.")
 
 
 class ChannelSection(Section):
@@ -227,6 +295,46 @@ class LimitsSection(Section):
     )
 
 
+class PrometheusSection(Section):
+    """A Prometheus that the watch reads instead of the servers; its auth is in the environment."""
+
+    url: Url = Field(description="Where it is: `http://prometheus:9090`, with its path prefix if it has one.")
+    label: LabelName = Field("instance", description="The label that tells servers apart.")
+    value: str = Field(
+        "{host}:{port}",
+        min_length=1,
+        description="What that label is for a server: `{name}`, `{host}`, `{port}` and `{address}` are filled in.",
+    )
+    only: Labels = Field({}, description="Labels that every series must have: `{cluster: a}`.")
+    scrape_interval: Span = Field(timedelta(seconds=15), description="How often it scrapes the servers.")
+    timeout: Span = Field(timedelta(seconds=3), description="How long a query may take.")
+    when_away: Literal["look", "wait"] = Field(
+        "look", description="While it can't be read, the bot looks at all servers itself, or says that it is blind."
+    )
+
+
+class AlertmanagerSection(Section):
+    """An Alertmanager whose alerts are shown and whose silences are set; its auth is in the environment."""
+
+    url: Url = Field(description="Where it is: `http://alertmanager:9093`, with its path prefix if it has one.")
+    label: LabelName | None = Field(
+        None, description="The label that tells servers apart; without it that of `prometheus`, or `instance`."
+    )
+    value: str | None = Field(
+        None, min_length=1, description="What that label is for a server; without it as in `prometheus`."
+    )
+    send: bool = Field(default=False, description="Whether the bot's own alerts are sent there.")
+    listen: Listen = Field(
+        ("127.0.0.1", 9099),
+        description="Where its webhook is listened for (path `/alertmanager`); `false`: nowhere.",
+    )
+    timeout: Span = Field(timedelta(seconds=3), description="How long a request may take.")
+    watchdog: str | None = Field(
+        None, min_length=1, description="The name of the alert that always fires: that it is missing is told."
+    )
+    watchdog_within: Span = Field(timedelta(minutes=10), description="How often that must be heard at least.")
+
+
 class FleetFile(Section):
     """The whole file."""
 
@@ -235,11 +343,19 @@ class FleetFile(Section):
         min_length=1, description="The servers, by name; `gpu{0..7}` makes eight, and n is each one's number."
     )
     defaults: ServerDefaults = Field(ServerDefaults(), description="What all servers have in common.")
+    routers: dict[str, RouterSection] = Field({}, description="What spreads requests over the servers.")
     profiles: dict[str, ProfileSection] = Field({}, description="Named sets of launch flags.")
     jobs: dict[str, JobSection] = Field({}, description="The clients that feed the servers.")
     people: dict[str, PersonSection] = Field({}, description="Who may do what; with nobody here, everybody only looks.")
+    teams: dict[str, TeamSection] = Field({}, description="What the people of a user group in Slack may do.")
     channels: dict[str, ChannelSection] = Field({}, description="Where the bot listens, and what is meant there.")
     target: float | None = Field(
         None, gt=0, description="The tokens a second that the whole fleet is expected to decode."
     )
     limits: LimitsSection = Field(LimitsSection(), description="Spans and rules of the whole fleet.")
+    prometheus: PrometheusSection | None = Field(
+        None, description="A Prometheus that the watch reads instead of the servers."
+    )
+    alertmanager: AlertmanagerSection | None = Field(
+        None, description="An Alertmanager whose alerts are shown and whose silences are set."
+    )

@@ -20,18 +20,23 @@ from pydantic.fields import FieldInfo
 from bot.domain.phrases import span
 from bot.ports import TransportKind
 from bot.settings.models import (
+    AlertmanagerSection,
     ChannelSection,
     DockerSection,
     FleetFile,
+    GrantSection,
     HostSection,
     JobSection,
     LimitsSection,
     PersonSection,
     ProfileSection,
     ProgressSection,
+    PrometheusSection,
+    RouterSection,
     ServerDefaults,
     ServerSection,
     SystemdSection,
+    TeamSection,
 )
 from bot.settings.words import FlagChoice
 
@@ -61,12 +66,17 @@ _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("servers: name: …", ServerSection),
     ("servers: name: launcher: systemd: …", SystemdSection),
     ("servers: name: launcher: docker: …", DockerSection),
+    ("routers: name: …", RouterSection),
     ("profiles: name: …", ProfileSection),
     ("jobs: name: …", JobSection),
     ("jobs: name: progress: …", ProgressSection),
     ("people: name: …", PersonSection),
+    ("teams: name: …", TeamSection),
+    ("people, teams: name: also: …", GrantSection),
     ("channels: name: …", ChannelSection),
     ("limits: …", LimitsSection),
+    ("prometheus: …", PrometheusSection),
+    ("alertmanager: …", AlertmanagerSection),
 )
 _COMMON = (
     "The keys of a server, except `port`, may stand in `defaults` too, for all servers that do not say otherwise.\n"
@@ -132,7 +142,8 @@ def _default(field: FieldInfo) -> str:
     if isinstance(value, timedelta):
         return f"`{_span(value)}`"
     if isinstance(value, tuple):
-        return f"`{' '.join(value)}`"
+        is_place = len(value) == 2 and isinstance(value[1], int)
+        return f"`{value[0]}:{value[1]}`" if is_place else f"`{' '.join(value)}`"
     return f"`{value.value if isinstance(value, Enum) else value}`"
 
 

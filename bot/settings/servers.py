@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from bot.domain.flags import Flags
-from bot.domain.fleet import Launch, Server, unit_name
+from bot.domain.fleet import Launch, Membership, Server, unit_name
+from bot.domain.routing import place
 from bot.settings import naming, words
 from bot.settings.document import Document, Path_
 from bot.settings.launchers import launcher_settings
@@ -66,6 +67,7 @@ class _Making:
             grace=self._get("grace"),
             start_limit=self._get("start_limit"),
             target=self._get("target"),
+            routers=self._routers(places),
         )
 
     def _places(self) -> dict[str, str]:
@@ -101,6 +103,27 @@ class _Making:
 
     def _choice(self, key: str, known: Iterable[str]) -> str:
         return naming.referred(self.document, self._path(key), str(self._get(key)), known, key)
+
+    def _routers(self, places: Mapping[str, str]) -> tuple[Membership, ...]:
+        """Each router with the URL by which it knows this server."""
+        path, address = self._path("router"), self._filled("address", places)
+        usual = f"http://{f'[{address}]' if ':' in address else address}:{places['port']}"
+        found: list[Membership] = []
+        for one in self._get("router"):
+            router = naming.referred(self.document, path, one.router, self.file.routers, "router")
+            at = self.file.routers[router].host
+            if not one.url and at != places["host"] and place(usual)[0] == "127.0.0.1":
+                where = f'{{{router}: "http://10.0.0.5:{{port}}"}}'
+                why = f"{router} runs on {at} and {places['name']} on {places['host']}: say how it is reached, {where}"
+                raise self.document.error(path, why)
+            url = self._url(one.url, places) or usual
+            if any(known.router == router for known in found):
+                raise self.document.error(path, f"{router} stands twice")
+            found.append(Membership(router, url.replace("//0.0.0.0:", "//127.0.0.1:")))
+        return tuple(found)
+
+    def _url(self, url: str, places: Mapping[str, str]) -> str:
+        return self._read("router", lambda _given: words.filled(url, places, strict=True))
 
     def _launcher(self, known: Collection[str], places: Mapping[str, str]) -> tuple[str, tuple[tuple[str, str], ...]]:
         choice, path = self._get("launcher"), self._path("launcher")

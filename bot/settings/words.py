@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import time, timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 from bot.domain.flags import Flags
 from bot.settings.document import Plain, nearest
@@ -27,6 +28,8 @@ _SUM = re.compile(
 )
 _RANGE = re.compile(r"(\d{1,4})\s*(?:-|\.\.)\s*(\d{1,4})")
 _TIME_OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?:\s*UTC)?", re.IGNORECASE | re.ASCII)
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
+_LISTEN = re.compile(r"(?:(?P<host>[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):)?(?P<port>\d{1,5})", re.ASCII)
 _PLACE = re.compile(r"\{([A-Za-z_]+)\}")
 MOST_SERVERS = 4_096
 
@@ -114,6 +117,89 @@ def environment(value: Any) -> dict[str, str]:
         if not isinstance(text, str) or "\0" in text:
             raise Wrong(f"must be a text, not {shown(text)}", str(name))
     return {str(name): str(text) for name, text in value.items()}
+
+
+def variable(value: Any) -> str:
+    """The name of an environment variable; what is none is not quoted, since it may be the secret itself."""
+    if isinstance(value, str) and (value == "" or re.fullmatch(r"[A-Z_][A-Z0-9_]*", value)):
+        return value
+    raise Wrong("must be the name of a variable in the bot's environment, such as FRONT_KEY, never the key itself")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A router's name, and the URL by which it knows a server, "" for the usual one."""
+
+    router: str
+    url: str = ""
+
+
+def members(value: Any) -> tuple[Member, ...]:
+    """Routers: a name, a mapping of names to URLs, or a list of these."""
+    found: list[Member] = []
+    for one in value if isinstance(value, (list, tuple)) else [value]:
+        if isinstance(one, Mapping):
+            found += [Member(str(name), _url(str(name), url)) for name, url in one.items()]
+        elif isinstance(one, str):
+            found.append(Member(str(one)))
+        else:
+            raise Wrong(f"must be a router's name, or name: url, not {shown(one)}")
+    return tuple(found)
+
+
+def _url(name: str, value: Any) -> str:
+    if isinstance(value, str) and re.match(r"(https?|grpc)://[^/\s]", value):
+        return str(value)
+    raise Wrong(f"must be a URL such as http://10.0.0.5:{{port}}, not {shown(value)}", name)
+
+
+def url(value: Any) -> str:
+    """The address of a service, without a slash at its end; secrets are no part of it."""
+    text = str(value).strip() if isinstance(value, str) else ""
+    try:
+        parts = urlsplit(text)
+        is_whole = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        raise Wrong(f"must be an address such as http://127.0.0.1:9090, not {shown(value)}") from None
+    if parts.username is not None or parts.password is not None:
+        raise Wrong("holds a user or a password; these belong in the environment (docs/prometheus.md)")
+    is_plain = not parts.query and not parts.fragment and not any(one.isspace() for one in text)
+    if parts.scheme not in ("http", "https") or not is_whole or not is_plain:
+        raise Wrong(f"must be an address such as http://127.0.0.1:9090, not {shown(value)}")
+    return text.rstrip("/")
+
+
+def label_name(value: Any) -> str | None:
+    """The name of a Prometheus label."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not _LABEL.fullmatch(value):
+        raise Wrong(f"must be the name of a label, not {shown(value)}")
+    return str(value)
+
+
+def labels(value: Any) -> dict[str, str]:
+    """Labels and their values."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise Wrong(f"must be a mapping of labels, not {shown(value)}")
+    for name, text in value.items():
+        if not _LABEL.fullmatch(str(name)):
+            raise Wrong("is no name of a label", str(name))
+        if not isinstance(text, str):
+            raise Wrong(f"must be a text, not {shown(text)}", str(name))
+    return {str(name): str(text) for name, text in value.items()}
+
+
+def listen(value: Any) -> tuple[str, int] | None:
+    """Where to listen: "127.0.0.1:9099", or a port alone on loopback; false is nowhere."""
+    if value is None or (isinstance(value, Plain) and value == "false"):
+        return None
+    match = _LISTEN.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None or int(match["port"]) > 65_535:
+        raise Wrong(f"must be an address and a port, such as 127.0.0.1:9099, not {shown(value)}")
+    return (match["host"] or "127.0.0.1").strip("[]"), int(match["port"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from bot.domain.errors import StoreError
 from bot.stores import migrations
 from bot.stores.tables import TABLES
 
-KNOWN = ("0001", "0002", "0003", "0004")
+KNOWN = ("0001", "0002", "0003", "0004", "0005", "0006")
 """The revisions in bot/stores/migrations/versions, the oldest first; a test holds the two together."""
 LATEST = KNOWN[-1]
 

@@ -22,10 +22,12 @@ from sqlalchemy import Connection, Select, create_engine, delete, event, func, i
 from sqlalchemy.exc import SQLAlchemyError
 
 from bot.domain.errors import StoreError
+from bot.domain.leases import Hold
 from bot.domain.message import Answers, Block, Part, Says
 from bot.domain.operation import Asked, Operation, Question, State, Where
 from bot.domain.plan import Step
 from bot.domain.records import StartRecord
+from bot.domain.wishes import Wish
 from bot.stores.schema import begin_alone, bring_up, is_current
 from bot.stores.tables import operations as _operations
 from bot.stores.tables import questions as _questions
@@ -37,7 +39,7 @@ KEEP_STARTS = 5_000
 KEEP_OPERATIONS = 2_000
 
 
-_Value = TypeVar("_Value", Operation, Question, StartRecord)
+_Value = TypeVar("_Value", Hold, Operation, Question, StartRecord, Wish)
 
 
 def _converter() -> JsonConverter:
@@ -94,7 +96,7 @@ class Database:
             reason = str(getattr(error, "orig", None) or error).splitlines()[0]
             raise StoreError(f"the state in {self._name} can't be read or written: {reason}") from error
 
-    def text_of(self, value: Operation | Question | StartRecord) -> str:
+    def text_of(self, value: Hold | Operation | Question | StartRecord | Wish) -> str:
         """A value as JSON."""
         return str(self._json.dumps(value))
 

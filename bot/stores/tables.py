@@ -69,10 +69,24 @@ job_marks = Table(
     Column("at", DateTime(timezone=True), nullable=False, index=True),
     Column("value", Text, nullable=False),
 )
+holds = Table(
+    "holds",
+    TABLES,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("id", String(40), unique=True, nullable=False),
+    Column("ended_at", DateTime(timezone=True), nullable=True, index=True),
+    Column("value", Text, nullable=False),
+)
 kept = Table(
     "kept",
     TABLES,
     Column("name", String(80), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+wishes = Table(
+    "wishes",
+    TABLES,
+    Column("number", Integer, primary_key=True, autoincrement=True),
     Column("value", Text, nullable=False),
 )
 readings = Table(

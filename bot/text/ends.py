@@ -11,7 +11,7 @@ from bot.domain.operation import Operation, State, StepState
 from bot.domain.phrases import about, names, span
 from bot.domain.plan import Before, CompareThroughput, EndServers, ResumeJob, StopJob
 from bot.domain.readiness import Readiness
-from bot.text.operations import Proof, View, comparison, dotted, healthy, lost_lines, way_back
+from bot.text.operations import Proof, View, comparison, dotted, healthy, lost_lines, out_blocks, returned, way_back
 
 
 def finished(op: Operation, proofs: Sequence[Proof], now: datetime) -> Message:
@@ -21,17 +21,18 @@ def finished(op: Operation, proofs: Sequence[Proof], now: datetime) -> Message:
     if op.state is State.FAILED:
         return _failed(op, took)
     blocks: list[Block] = []
-    if not all_ or plan.verb == "kill":
+    if not all_ or plan.verb in ("kill", "steal"):
         head = line(bold(plan.title), f": {_notes(op)}")
     elif plan.verb == "stop":
         head = line("⚪ " if not op.lost else "🔴 ", bold(f"{len(good)}/{len(all_)} stopped"), f" after {took}")
     else:
         with_profile = f" with {plan.profile}" if plan.profile else ""
-        head = line("🔴 " if op.lost else "🟢 ", bold(f"{len(good)}/{len(all_)} up{with_profile}"), f" after {took}")
-        told = [*_limits(plan.before, proofs), *_flags(proofs), *_job_note(op)]
+        is_good = not op.lost and not op.out
+        head = line("🟢 " if is_good else "🔴 ", bold(f"{len(good)}/{len(all_)} up{with_profile}"), f" after {took}")
+        told = [*_limits(plan.before, proofs), *_flags(proofs), *_back_note(op), *_job_note(op)]
         if told:
             blocks.append(Lines((dotted(told),)))
-    blocks += _lost(op)
+    blocks += [*_lost(op), *out_blocks(op)]
     compare = comparison(plan)
     if compare is not None and good:
         what = "throughput" if isinstance(compare, CompareThroughput) else "beside its peers"
@@ -46,7 +47,7 @@ def _failed(op: Operation, took: str) -> Message:
     so_far = f"done before: {' · '.join(done)}" if op.touched and done else untouched
     lines = [line(why) for why in (op.outcome, so_far) if why]
     head = line("🔴 ", bold(f"{op.plan.title}: failed"), f" after {took}")
-    blocks: list[Block] = [Lines(tuple(lines)), *_lost(op)]
+    blocks: list[Block] = [Lines(tuple(lines)), *_lost(op), *out_blocks(op)]
     if (job := _left_stopped(op)) is not None:
         blocks.append(Small((line(f"job {job} is stopped"),)))
         blocks.append(Buttons((Button(f"Resume job {job}", Says("job start")),)))
@@ -79,6 +80,11 @@ def _job_note(op: Operation) -> list[Line]:
         if isinstance(step, ResumeJob) and progress.note:
             return [line(progress.note)]
     return []
+
+
+def _back_note(op: Operation) -> list[Line]:
+    told = returned(op)
+    return [line(told)] if told is not None else []
 
 
 def _limits(before: Sequence[Before], proofs: Sequence[Proof]) -> list[Line]:
@@ -115,13 +121,7 @@ def goes_back(op: Operation, servers: Sequence[str]) -> Message:
 def cancelled(op: Operation, views: Mapping[str, View]) -> Message:
     """The end after a cancel: what was done, what runs, what is left as it is."""
     if not op.touched:
-        head = line(bold("Stopped before anything was touched."))
-        alive = [view for view in views.values() if view.verdict.readiness is Readiness.READY]
-        rest = (Lines((line(healthy(alive, len(op.plan.servers))),)),) if alive else ()
-        if (asked := _job_asked_to_stop(op)) is not None:
-            head = line(bold("Stopped before any server was touched. "), f"Job {asked} was asked to stop already.")
-            return Message(head, (*rest, Buttons((Button(f"Resume job {asked}", Says(f"job start {asked}")),))))
-        return Message(head, rest)
+        return _untouched(op, views)
     done = [step.note for step in op.progress if step.state is StepState.DONE and step.note]
     done += [
         f"{progress.note}, all of them asked to end"
@@ -133,6 +133,7 @@ def cancelled(op: Operation, views: Mapping[str, View]) -> Message:
     order = list(op.plan.servers)
     lines = [line("done: ", " · ".join(done) or "nothing yet")]
     lines.append(line(f"running: {names(ready, order) if ready else 'none of them'}"))
+    lines += _back_note(op)
     if idle:
         lines.append(line(f"left as they are: {names(idle, order)}"))
     head = line(bold(f"{op.plan.title}: cancelled"), f" by {op.stopper}" if op.stopper else "")
@@ -142,7 +143,21 @@ def cancelled(op: Operation, views: Mapping[str, View]) -> Message:
     job = next((step.job for step in op.plan.steps if isinstance(step, ResumeJob)), None)
     if job is not None and ready:
         buttons.append(Button(f"Resume job {job}", Says("job start")))
-    return Message(head, (Lines(tuple(lines)), *((Buttons(tuple(buttons)),) if buttons else ())))
+    blocks = (Lines(tuple(lines)), *out_blocks(op), *((Buttons(tuple(buttons)),) if buttons else ()))
+    return Message(head, blocks)
+
+
+def _untouched(op: Operation, views: Mapping[str, View]) -> Message:
+    """The end after a cancel that came before any server was signalled or started."""
+    alive = [view for view in views.values() if view.verdict.readiness is Readiness.READY]
+    blocks: list[Block] = [Lines((line(healthy(alive, len(op.plan.servers))),))] if alive else []
+    back = f" {told}." if (told := returned(op)) is not None else ""
+    if (asked := _job_asked_to_stop(op)) is not None:
+        head = line(bold("Stopped before any server was touched."), f" Job {asked} was asked to stop already.{back}")
+        blocks += [*out_blocks(op), Buttons((Button(f"Resume job {asked}", Says(f"job start {asked}")),))]
+        return Message(head, tuple(blocks))
+    what = "any server" if op.taken else "anything"
+    return Message(line(bold(f"Stopped before {what} was touched."), back), (*blocks, *out_blocks(op)))
 
 
 def _job_asked_to_stop(op: Operation) -> str | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from bot.domain.behind import named
 from bot.domain.diagnosis import Diagnosis
 from bot.domain.facts import ServerFacts
-from bot.domain.message import Button, Line, Says, bold, line
-from bot.domain.operation import Operation
+from bot.domain.message import Block, Button, Buttons, Line, Lines, Says, Small, bold, code, line
+from bot.domain.operation import Operation, State
 from bot.domain.phrases import count, names, span
 from bot.domain.plan import (
     AwaitFree,
@@ -19,10 +20,13 @@ from bot.domain.plan import (
     EndServers,
     Plan,
     Prove,
+    PutBack,
     ResumeJob,
     StartServers,
     Step,
     StopJob,
+    TakeOut,
+    TakeOver,
 )
 from bot.domain.readiness import Verdict
 
@@ -52,27 +56,32 @@ class Proof:
     first_token: timedelta | None = None
 
 
+_STEP_WORDS: Mapping[type[Step], str] = {
+    AwaitFree: "memory and ports free",
+    StartServers: "start",
+    Prove: "prove",
+    CompareThroughput: "compare throughput",
+    ComparePeers: "compare with its peers",
+    TakeOver: "take over",
+}
+
+
 def step_words(step: Step) -> str:
     """A step in two or three words."""
     match step:
         case StopJob(job):
             return f"stop job {job}"
+        case TakeOut(routers=routers):
+            return f"out of {named(routers)}"
         case EndServers(victims):
             return f"stop {count(len(victims), 'server')}"
-        case AwaitFree():
-            return "memory and ports free"
-        case StartServers():
-            return "start"
-        case Prove():
-            return "prove"
+        case PutBack(routers=routers):
+            return f"back into {named(routers)}"
         case ResumeJob(job):
             return f"resume job {job}"
-        case CompareThroughput():
-            return "compare throughput"
-        case ComparePeers():
-            return "compare with its peers"
         case EndForeign(pid=pid):
             return f"end pid {pid}"
+    return _STEP_WORDS[type(step)]
 
 
 def comparison(plan: Plan) -> CompareThroughput | ComparePeers | None:
@@ -109,3 +118,29 @@ def healthy(views: Sequence[View], total: int) -> str:
     who = "The server is healthy" if total == 1 else f"{len(views)} of {total} servers are healthy"
     since = f": up {span(max(ages))}, " if ages else ": "
     return f"{who}{since}{count(running, 'request')} running."
+
+
+def out_blocks(op: Operation) -> list[Block]:
+    """Who is out of a router when it has ended, why, and the way back."""
+    if not op.out:
+        return []
+    order, groups = list(op.plan.servers), dict[str, list[str]]()
+    for one in op.out:
+        groups.setdefault(f"out of router {one.router}" + (f": {one.why}" if one.why else ""), []).append(one.server)
+    if op.plan.verb == "stop" and op.state is State.DONE:
+        lines = [line(f"{why}; ", code(f"start {' '.join(who)}"), " puts it back") for why, who in groups.items()]
+        return [Small(tuple(lines))]
+    servers = dict.fromkeys(one.server for one in op.out)
+    is_dead = not servers.keys().isdisjoint({*dict(op.lost), *(op.asked_to_end - set(op.launched))})
+    back = Button("Start and put back" if is_dead else "Put back into its router", Says(f"start {' '.join(servers)}"))
+    lines = [line(f"🔴 {names(who, order)}   ", bold(why)) for why, who in groups.items()]
+    return [Lines(tuple(lines)), Buttons((back,))]
+
+
+def returned(op: Operation) -> str | None:
+    """Who was taken out of a router and is back: "gpu0 is back in router front"."""
+    back = [one for one in op.taken if one.is_back]
+    if not back:
+        return None
+    who = names(list(dict.fromkeys(one.server for one in back)), list(op.plan.servers))
+    return f"{who} back in {named(tuple(dict.fromkeys(one.router for one in back)))}"

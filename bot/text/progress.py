@@ -8,6 +8,8 @@ from datetime import datetime
 from bot.domain.diagnosis import Phase, said_cause
 from bot.domain.eta import Outlook
 from bot.domain.facts import ServerFacts
+from bot.domain.gpu_faults import beside, reason
+from bot.domain.kernel_caches import said
 from bot.domain.launching import CUSTOM
 from bot.domain.message import (
     UNBROKEN,
@@ -43,8 +45,8 @@ def head(op: Operation, views: Mapping[str, View], now: datetime, outlook: Outlo
         blocks.append(Buttons((Button("Cancel", Says(f"cancel {op.id}")),)))
     every = f"notes each {span(op.pace)} in the thread" if op.pace is not None else "quiet: only a crash and the end"
     small = f"by {op.by}, {span(now - op.started_at)} ago · {every if op.is_live else op.outcome}"
-    if outlook.first_with is not None and op.is_live:
-        small += f" · first start {_with(outlook.first_with)} here: kernels may be compiled"
+    if op.is_live and (told := _compiling(outlook)) is not None:
+        small += f" · {told}"
     blocks.append(Small((line(small),)))
     return Message(head, tuple(blocks))
 
@@ -62,6 +64,14 @@ def _standing(op: Operation, views: Mapping[str, View], now: datetime, outlook: 
 
 def _with(profile: str) -> str:
     return "with these flags" if profile == CUSTOM else f"with {profile}"
+
+
+def _compiling(outlook: Outlook) -> str | None:
+    """Why kernels may be compiled, which takes minutes: a first start with these flags, or caches that lie empty."""
+    if outlook.first_with is None:
+        return said(outlook.caches)
+    cold = f" (cold: {', '.join(outlook.caches.cold)})" if outlook.caches.cold else ""
+    return f"first start {_with(outlook.first_with)} here: kernels may be compiled{cold}"
 
 
 def _outlook(outlook: Outlook) -> list[str]:
@@ -160,6 +170,8 @@ def note(op: Operation, views: Mapping[str, View], now: datetime, outlook: Outlo
         if step is not None and number is not None:
             parts.append(op.progress[number].note or step_words(step))
     parts.extend([f"{len(op.lost)} lost"] if op.lost else [])
+    if outlook.to_go is None and (told := said(outlook.caches)) is not None:
+        parts.append(told)
     first, second, *rest = [*parts, *_outlook(outlook)]
     return says(f"{first} · ", bold(second), "".join(f" · {one}" for one in rest))
 
@@ -171,12 +183,14 @@ def all_ready(op: Operation, now: datetime) -> Message:
 
 
 def crashed(op: Operation, server: str, why: str, facts: ServerFacts) -> Message:
-    """A crash during a start: cause, decisive line, remedy, the last lines, and the way back."""
+    """A crash during a start: cause, decisive line, the kernel's word, remedy, the last lines, and the way back."""
     diagnosis = facts.diagnosis
     head = line("🔴 ", bold(f"{server} crashed during its start: {why}"))
     blocks: list[Block] = []
     if diagnosis is not None and diagnosis.decisive_line:
         blocks.append(Lines((line(code(diagnosis.decisive_line.strip()[:300])),)))
+    if (fault := reason(facts.faults, facts.at, facts.at)) is not None:
+        blocks.append(Lines((line(bold(beside(fault, facts.at))),)))
     if diagnosis is not None and diagnosis.remedy:
         blocks.append(Lines((line(diagnosis.remedy),)))
     if facts.log_tail:

@@ -2,11 +2,14 @@
 
 import asyncio
 import signal
+import time
 
 import pytest
 
 from bot.demo.faults import FAULTS, Faults, main
 from bot.demo.machine import Control, GpuTrouble, Machine
+from bot.demo.nvidia_smi import answer
+from bot.engines._reading.kernel import Clocks, bus, read
 from tests.demo.simulation import bench, get, until
 
 
@@ -69,6 +72,37 @@ def test_one_that_lurks_takes_the_port_when_the_server_has_gone(tmp_path):
     assert asyncio.run(story()) == 200
 
 
+def test_an_xid_stands_in_the_kernels_log_with_the_address_that_the_query_gives_the_gpu(tmp_path):
+    async def story():
+        async with bench(tmp_path) as there:
+            one = await there.ready(gpu=5)
+            said = Faults(there.machine).apply("xid", one.port, "94")
+            return said, one.process.pid, await one.ended(), there.machine
+
+    said, pid, status, machine = asyncio.run(story())
+    assert (said, status) == (f"Xid 94 on GPU 5, killed pid {pid}", -signal.SIGKILL)
+    (word,) = read(machine.kernel_log.read_text().splitlines(), Clocks(time.monotonic(), time.time()))
+    assert (word.code, word.pid, word.age.total_seconds() < 60) == (94, pid, True)
+    assert answer(["--query-gpu=pci.bus_id", "--format=csv,noheader"], machine, 8)[1].splitlines()[5] == (
+        "00000000:57:00.0"
+    )
+    assert word.pci == bus("00000000:57:00.0")
+
+
+def test_a_start_without_compiled_kernels_compiles_and_leaves_them_for_the_next(tmp_path):
+    async def story():
+        async with bench(tmp_path) as there:
+            kernels = {"TRITON_CACHE_DIR": str(there.machine.kernels)}
+            first = await there.ready(gpu=0, **kernels)
+            Faults(there.machine).apply("cold", first.port)
+            cold = await there.ready(gpu=1, instant=False, **kernels)
+            warm = await there.ready(gpu=2, instant=False, **kernels)
+            plain = await there.ready(gpu=3, instant=False)
+            return ["FlashInfer autotune" in one.text() for one in (first, cold, warm, plain)]
+
+    assert asyncio.run(story()) == [False, True, False, False]
+
+
 def test_heat_slows_the_server_and_mending_takes_all_back(tmp_path):
     async def story():
         async with bench(tmp_path) as there:
@@ -95,7 +129,8 @@ def test_faults_add_up_until_they_are_mended(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "choice"), [("explode", ""), ("slow", "fast"), ("slow", "0"), ("slow", "nan"), ("fail-next", "gremlins")]
+    ("name", "choice"),
+    [("explode", ""), ("slow", "fast"), ("slow", "0"), ("slow", "nan"), ("fail-next", "gremlins"), ("xid", "7")],
 )
 def test_what_is_not_known_is_refused(tmp_path, name, choice):
     with pytest.raises(ValueError, match=name if name == "explode" else choice):

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.demo.machine import Control, Entry, GpuTrouble, Machine, process_started, speed_of
-from tests.demo.simulation import until
+from tests.demo.simulation import bench, until
 
 ME = Entry(os.getpid(), process_started(os.getpid()) or 0, "engine", 30_001, (3,), 1_000)
 
@@ -134,3 +134,19 @@ def test_a_speed_that_is_none_counts_as_one(text, speed):
 def test_without_a_directory_each_user_has_one(tmp_path):
     assert Machine.of({}).root.name == f"upbot-sim-{os.getuid()}"
     assert Machine.of({"UPBOT_SIM_DIR": str(tmp_path), "UPBOT_SIM_SPEED": "3"}).speed == 3
+
+
+def test_the_journal_holds_each_start_each_signal_and_each_end_but_not_that_of_a_sigkill(tmp_path):
+    async def story():
+        async with bench(tmp_path) as there:
+            assert there.machine.journal() == []
+            polite, rude = await there.ready(), await there.ready(gpu=1)
+            polite.process.terminate()
+            await polite.ended()
+            rude.process.kill()
+            await rude.ended()
+            happened = [(one.pid, one.port, one.what) for one in there.machine.journal()]
+            return (polite.process.pid, polite.port), (rude.process.pid, rude.port), happened
+
+    polite, rude, happened = asyncio.run(story())
+    assert happened == [(*polite, "started"), (*rude, "started"), (*polite, "SIGTERM"), (*polite, "ended")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from hypothesis import given
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 
 from bot.domain.diagnosis import STARTING, Phase
 from bot.domain.eta import NOTHING_KNOWN, Outlook, Overdue, longest_in, outlook, remaining, together
-from bot.domain.records import StartRecord
+from bot.domain.kernel_caches import CacheState
+from bot.domain.records import StartRecord, Warmth
 from tests.jumping import START
 
 
@@ -93,3 +95,29 @@ def test_whatever_the_past_was_an_outlook_is_either_a_time_or_a_delay(past, phas
     assert not (found.overdue and found.to_go is not None)
     assert found.to_go is None or found.to_go >= timedelta()
     assert (found.first_with == "p") == (not past)
+
+
+def test_cold_starts_and_warm_ones_have_histories_of_their_own() -> None:
+    warm = replace(record(loading_weights=30, capturing_graphs=30), caches=Warmth.WARM)
+    cold = replace(record(loading_weights=30, jit_compiling=600, capturing_graphs=30), caches=Warmth.COLD)
+    unknown = record(loading_weights=50, capturing_graphs=30)
+
+    def rest(*past: StartRecord, warmth: Warmth) -> timedelta | None:
+        return remaining(past, "gpu0", "no_buffer", Phase.LOADING_WEIGHTS, seconds(0), warmth=warmth)
+
+    assert rest(warm, cold, warmth=Warmth.COLD) == seconds(660)
+    assert rest(warm, cold, warmth=Warmth.WARM) == seconds(60)
+    assert rest(warm, warm, cold, warmth=Warmth.UNKNOWN) == seconds(60)
+    # Who knows nothing of the caches may have been warm, as most are; of a cold start it says nothing.
+    assert rest(unknown, cold, warmth=Warmth.WARM) == seconds(80)
+    assert rest(unknown, warm, warmth=Warmth.COLD) is None
+
+
+def test_a_cold_start_that_stands_still_is_not_called_stuck_by_what_warm_ones_took() -> None:
+    warm = replace(record(loading_weights=30, capturing_graphs=30), caches=Warmth.WARM)
+    caches = CacheState(Warmth.COLD, ("triton",))
+    found = outlook([warm], "gpu0", "no_buffer", Phase.CAPTURING_GRAPHS, seconds(900), caches=caches)
+    assert found == Outlook(caches=caches)
+    found = outlook([warm], "gpu0", "no_buffer", Phase.CAPTURING_GRAPHS, seconds(900), caches=CacheState(Warmth.WARM))
+    assert [one.longest for one in found.overdue] == [seconds(30)]
+    assert together([found, Outlook(caches=caches)]).caches == caches

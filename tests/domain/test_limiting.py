@@ -143,7 +143,7 @@ def test_a_careful_scheduler() -> None:
 def test_a_server_of_which_no_cap_is_told() -> None:
     assert told(work("vllm", running=256, queued=90, most=None)) == snapshot(
         (
-            "Concurrency is capped by the server's own number of seats (--max-num-seqs was not set): 256 requests run, 90 wait, KV cache 30 % used.",
+            "Concurrency is capped by the server's own number of seats: 256 requests run, 90 wait, KV cache 30 % used.",
             "Raise --max-num-seqs: the KV cache has room (30 % used).",
         )
     )

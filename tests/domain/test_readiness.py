@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -60,8 +61,9 @@ def listening(**facts):
         ({}, Verdict(Readiness.DOWN, "no process")),
         ({"exit_status": 0}, Verdict(Readiness.DOWN, "no process")),
         ({"exit_status": 1}, Verdict(Readiness.CRASHED, "exit status 1")),
-        ({"exit_status": -9}, Verdict(Readiness.CRASHED, "exit status -9")),
-        ({"exit_status": 137}, Verdict(Readiness.CRASHED, "exit status 137")),
+        ({"exit_status": 139}, Verdict(Readiness.CRASHED, "killed by SIGSEGV")),
+        ({"exit_status": -9}, Verdict(Readiness.CRASHED, "killed by SIGKILL")),
+        ({"exit_status": 137}, Verdict(Readiness.CRASHED, "killed by SIGKILL")),
         ({"exit_status": -15}, Verdict(Readiness.DOWN, "stopped")),
         ({"exit_status": 143}, Verdict(Readiness.DOWN, "stopped")),
         ({"exit_status": 137, "diagnosis": STOPPED}, Verdict(Readiness.DOWN, "stopped")),
@@ -109,6 +111,10 @@ def test_a_process_that_does_not_own_its_port_is_starting(facts, expected):
         ({"instant": status(503), "health": status(503)}, Verdict(Readiness.STARTING, "warming up")),
         ({"instant": OK, "health": status(503), "diagnosis": WARMING}, Verdict(Readiness.STARTING, "warming up")),
         ({"instant": status(503), "health": PENDING, "diagnosis": SERVING}, Verdict(Readiness.HUNG, "HTTP 503")),
+        (
+            {"instant": status(503), "health": PENDING, "load": BUSY, "diagnosis": replace(SERVING, is_warming_up=True)},
+            Verdict(Readiness.STARTING, "warming up"),
+        ),
         ({"instant": OK, "health": status(503), "load": BUSY}, Verdict(Readiness.HUNG, "HTTP 503")),
         ({"instant": OK, "health": status(503), "load": BUSY, "movement": MOVING},
          Verdict(Readiness.READY, "HTTP 503 at the health endpoint, yet tokens move")),

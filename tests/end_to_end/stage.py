@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -200,18 +200,33 @@ def _give_tmux_a_place(stage: Stage) -> None:
 @contextlib.contextmanager
 def running_workspace() -> Iterator[Workspace]:
     """A workspace on a loop and thread of its own, so that it outlives a bot that is killed."""
+    with looping() as do, opened(do) as workspace:
+        yield workspace
+
+
+@contextlib.contextmanager
+def looping() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
+    """A loop on a thread of its own; what is yielded runs a coroutine there and gives its result."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    workspace = Workspace(clock=SystemClock(), port=0)
     try:
-        asyncio.run_coroutine_threadsafe(workspace.start(), loop).result(10)
-        yield workspace
+        yield lambda coroutine: asyncio.run_coroutine_threadsafe(coroutine, loop).result(10)
     finally:
-        asyncio.run_coroutine_threadsafe(workspace.stop(), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
         loop.close()
+
+
+@contextlib.contextmanager
+def opened(do: Callable[[Coroutine[Any, Any, Any]], Any]) -> Iterator[Workspace]:
+    """A workspace on somebody's loop."""
+    workspace = Workspace(clock=SystemClock(), port=0)
+    do(workspace.start())
+    try:
+        yield workspace
+    finally:
+        do(workspace.stop())
 
 
 @contextlib.contextmanager

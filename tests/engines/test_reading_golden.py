@@ -45,6 +45,8 @@ def words(diagnosis: Diagnosis) -> dict[str, Any]:
         "numbers": dict(diagnosis.numbers),
         "version": diagnosis.version,
         "step": diagnosis.step,
+        "seats_asked": diagnosis.seats_asked,
+        "is_warming_up": diagnosis.is_warming_up,
         "ranks": {rank: phase.value for rank, phase in diagnosis.ranks.items()},
     }
 

@@ -107,3 +107,12 @@ def test_a_decisive_line_comes_out_redacted():
     reader = SglangReader()
     reader.feed(b"launch_server.py: error: unrecognized arguments: --fast --api-key hushhush\n")
     assert reader.diagnosis().decisive_line == "launch_server.py: error: unrecognized arguments: --fast --api-key ***"
+
+
+@pytest.mark.parametrize(
+    "path", ["sglang/srt/utils/hf_transformers/config.py", "hf_transformers_utils", "self.hf_processor", "hf_transfer="]
+)
+def test_a_module_that_is_named_like_a_key_stays(path):
+    assert (
+        redact(f'  File "/venv/{path}", line 379, in get_config') == f'  File "/venv/{path}", line 379, in get_config'
+    )

@@ -166,6 +166,35 @@ noted     nothing else
     )
 
 
+def test_a_server_short_of_seats_is_told_by_whose_word(tmp_path, capsys) -> None:
+    batch = "Decode batch, #running-req: 2, token usage: 0.04, gen throughput (token/s): 154.58, #queue-req: 14\n"
+    limits = "max_total_num_tokens=16384, chunked_prefill_size=4096, max_running_requests=2, context_len=4096\n"
+    ready = "The server is fired up and ready to roll!\n"
+    told = []
+    for arguments in ("server_args={'model_path': '/m', 'max_running_requests': 2}\n", ""):
+        _, out = said(capsys, log(tmp_path / "gpu0.log", arguments + limits + ready + batch))
+        told.append(out.splitlines()[1])
+    assert told == snapshot(
+        [
+            "because   Concurrency is capped by --max-running-requests 2: 2 of at most 2 requests run, 14 wait, KV cache 4 % used, 155 tok/s.",
+            "because   Concurrency is capped by the server's own number of seats: 2 of at most 2 requests run, 14 wait, KV cache 4 % used, 155 tok/s.",
+        ]
+    )
+
+
+def test_the_seats_of_vllm_are_known_by_its_arguments_alone(tmp_path, capsys) -> None:
+    lines = (
+        "INFO 11-30 10:00:00 [utils.py:1] non-default args: {'model': '/m', 'max_num_seqs': 8}\n"
+        "INFO:     Application startup complete.\n"
+        "INFO 11-30 10:05:00 [loggers.py:1] Engine 000: Avg prompt throughput: 10.0 tokens/s, Avg generation throughput: "
+        "170.0 tokens/s, Running: 8 reqs, Waiting: 4 reqs, GPU KV cache usage: 3.0%\n"
+    )
+    _, out = said(capsys, log(tmp_path / "llm.log", lines))
+    assert out.splitlines()[1] == snapshot(
+        "because   Concurrency is capped by --max-num-seqs 8: 8 of at most 8 requests run, 4 wait, KV cache 3 % used, 170 tok/s."
+    )
+
+
 def test_a_log_that_stands_in_the_middle_of_a_start(tmp_path, capsys) -> None:
     assert said(capsys, log(tmp_path / "gpu0.log", LOADS)) == snapshot(
         (
@@ -395,6 +424,40 @@ def test_a_start_is_told_as_it_goes_on(tmp_path) -> None:
             "state     sglang: ready",
             "sglang: serving",
             "state     sglang: crashed, cuda_oom",
+        ]
+    )
+
+
+def test_what_holds_a_server_back_for_a_while_is_told_and_that_it_does_no_more(tmp_path) -> None:
+    full = "Decode batch, #running-req: 2, token usage: 0.04, gen throughput (token/s): 154.58, #queue-req: 14\n"
+    limits = "max_total_num_tokens=16384, chunked_prefill_size=4096, max_running_requests=2, context_len=4096\n"
+    slack = full.replace("req: 14", "req: 0").replace("req: 2", "req: 1")
+
+    async def acts(path: Path, clock: JumpingClock) -> None:
+        add(path, "server_args={'model_path': '/m', 'max_running_requests': 2}\n" + limits + READY)
+        for text in (slack, full, slack, *[full] * 12, *[slack] * 9):
+            add(path, text)
+            await clock.sleep(timedelta(seconds=5))
+
+    assert following(tmp_path / "gpu0.log", acts) == snapshot(
+        [
+            "sglang: serving",
+            "sglang: serving · Concurrency is capped by --max-running-requests 2: 2 of at most 2 requests run, 14 wait, KV cache 4 % used, 155 tok/s.",
+            "sglang: serving",
+        ]
+    )
+
+
+def test_a_failed_health_check_in_service_is_told_with_its_line(tmp_path) -> None:
+    async def acts(path: Path, clock: JumpingClock) -> None:
+        add(path, LOADS + LIMITS + READY + DECODES)
+        await clock.sleep(timedelta(seconds=5))
+        add(path, "Health check failed. Server couldn't get a response from detokenizer for last 20 seconds.\n")
+
+    assert following(tmp_path / "gpu0.log", acts)[-2:] == snapshot(
+        [
+            "sglang: serving",
+            "sglang: serving · Health check failed. Server couldn't get a response from detokenizer for last 20 seconds.",
         ]
     )
 

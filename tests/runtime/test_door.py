@@ -35,6 +35,7 @@ def with_door(bot: Bot) -> Door:
         lambda: bot.fleet_value,
         (),
         bot.clock,
+        bot.promises,
     )
 
 
@@ -230,6 +231,25 @@ def test_alone_a_question_is_answered_by_yes_where_it_is_allowed_and_else_by_nob
         assert bot.fleet.signalled == []
         assert await door.answer_alone("restart gpu3 no_buffer", "ana", caller.send, may_confirm=True)
         assert [name for name, _ in bot.fleet.started] == ["gpu3"]
+
+    run(scenario())
+
+
+def test_alone_a_yes_to_what_somebody_else_holds_does_not_count() -> None:
+    async def scenario() -> None:
+        bot, caller = Bot(first_night()), Caller()
+        bot.fleet.run_all()
+        door = with_door(bot)
+        assert await door.answer_alone("hold gpu3 2h eval", "ana", caller.send, may_confirm=False)
+        assert not await door.answer_alone("restart gpu3 no_buffer", "bo", caller.send, may_confirm=True)
+        assert caller.said[-3].startswith("Not yours to press: ana or an admin may.\ngpu3 held by ana since")
+        assert caller.said[-1] == "That press does not count: nothing was done."
+        assert bot.questions.open() == ()
+        assert bot.fleet.signalled == []
+        await bot.advance(2 * 3600)
+        assert bot.last.text == "ana's hold on gpu3 is over (eval)."
+        assert bot.last.ref.channel == "C1"
+        await bot.tasks.close()
 
     run(scenario())
 

@@ -10,6 +10,7 @@ import pytest
 from bot.domain.audit import AuditEntry, sentence
 from bot.domain.command import Reply
 from bot.domain.errors import StoreError
+from bot.domain.leases import Hold
 from bot.domain.message import says
 from bot.domain.operation import State
 from bot.domain.saying import Words
@@ -20,6 +21,7 @@ from tests.stores.test_sql import OPERATION, PLAN, QUESTION
 from tests.tester import first_night
 
 HERE = Place("C1")
+HOLD = Hold("h-1", ("gpu0",), (), "ana", START, START)
 WORDS = Words("restart", "restart p", targets=("gpu0",))
 DONE = replace(OPERATION, state=State.DONE, outcome="done")
 
@@ -60,6 +62,7 @@ STRICT: list[tuple[str, Callable[[Scribe], None]]] = [
     ("ana: restart p – started", lambda one: one.started(PLAN, "restart p", "U1", HERE)),
     ("bo pressed 7F3A, Restart a – accepted", lambda one: one.accepted(QUESTION, "U2", HERE)),
     ("op-1 begins: Restart a, by ana", lambda one: one.begins(OPERATION)),
+    ("ana: hold gpu0 2h – done: h-1", lambda one: one.held(("gpu0",), "h-1", "hold gpu0 2h", "U1", HERE)),
 ]
 NOTED: list[tuple[str, Callable[[Scribe], None]]] = [
     ("ana: restart p – nothing to do: all well", lambda one: one.replied(Reply(says("all well")), WORDS, "U1", HERE)),
@@ -73,6 +76,7 @@ NOTED: list[tuple[str, Callable[[Scribe], None]]] = [
     ),
     ("SIGHUP: reload – done: read", lambda one: one.reloaded("read", "SIGHUP", Place(""), is_read=True)),
     ("op-1 Restart a – done", lambda one: one.ended(DONE)),
+    ("h-1 hold by ana – done: its time was over", lambda one: one.hold_ended(HOLD, "its time was over")),
     (
         "op-1 Restart a – failed: no server came up; a: crashed",
         lambda one: one.ended(

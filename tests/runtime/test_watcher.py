@@ -35,12 +35,12 @@ def test_a_server_that_dies_is_told_within_twenty_seconds_and_its_end_when_it_wo
         (head,) = bot.posts()
         assert head.text == snapshot("""\
 🔴 gpu3 is down for 5 s
-no process runs there
+no process there
 [Ack] [Silence 1 h] [Why] [Restart gpu3…]\
 """)
         bot.fleet.run("gpu3", age=timedelta(minutes=2))
         await bot.watch(3)
-        assert heads(bot) == snapshot(["🟢 gpu3 is down: over after 40 s"])
+        assert heads(bot) == snapshot(["🟢 gpu3 is back: 641 tok/s after 40 s down"])
         assert [post.text for post in bot.posts(head.ref.id)] == snapshot(
             [
                 """\
@@ -98,6 +98,18 @@ def test_a_slow_server_is_told_with_its_numbers_and_its_picture_follows_within_a
     talk(scenario)
 
 
+def test_why_says_first_that_the_server_is_slow_against_its_own_past() -> None:
+    async def scenario(bot: Bot) -> None:
+        await at_work(bot)
+        bot.fleet.servers["gpu3"].speed = 0.6
+        await bot.watch(2)
+        assert (await bot.answer("why gpu3")).splitlines()[0] == snapshot(
+            "gpu3: slow for 2 m 5 s, 385 tok/s where 634 is usual at 32 running"
+        )
+
+    talk(scenario)
+
+
 def test_an_alert_whose_picture_can_not_be_drawn_is_told_all_the_same() -> None:
     async def scenario(bot: Bot) -> None:
         await at_work(bot)
@@ -125,6 +137,23 @@ def test_a_planned_restart_raises_no_alert() -> None:
     talk(scenario)
 
 
+def test_a_server_that_was_stopped_on_purpose_raises_no_alert_until_it_was_started_and_dies() -> None:
+    async def scenario(bot: Bot) -> None:
+        await at_work(bot)
+        bot.say("stop gpu3")
+        await bot.advance(1)
+        bot.press("Stop gpu3")
+        await bot.watch(12)
+        assert bot.watcher.book.alerts == ()
+        bot.fleet.run("gpu3", age=timedelta(minutes=2))
+        await bot.watch(5)
+        bot.fleet.die("gpu3")
+        await bot.watch(1)
+        assert [one.servers for one in bot.watcher.book.alerts] == [("gpu3",)]
+
+    talk(scenario)
+
+
 def test_ack_and_silence_by_buttons_change_the_head_and_end_the_noise() -> None:
     async def scenario(bot: Bot) -> None:
         await at_work(bot)
@@ -135,7 +164,7 @@ def test_ack_and_silence_by_buttons_change_the_head_and_end_the_noise() -> None:
         await bot.advance(1)
         assert head.text == snapshot("""\
 🔴 gpu3 is down for 30 s
-no process runs there
+no process there
 [Silence 1 h] [Why] [Restart gpu3…]
 seen by ana\
 """)
@@ -143,7 +172,7 @@ seen by ana\
         await bot.advance(1)
         assert head.text == snapshot("""\
 🔴 gpu3 is down for 31 s
-no process runs there
+no process there
 [Ack] [Why] [Restart gpu3…]
 silenced\
 """)
@@ -175,7 +204,9 @@ def test_a_restart_of_the_bot_keeps_the_alerts_message_and_what_was_learned() ->
         again.fleet.run("gpu3", age=timedelta(minutes=2))
         again.fleet.servers["gpu6"].speed = 0.6
         await again.watch(3)
-        assert heads(again) == snapshot(["🟢 gpu3 is down: over after 4 m 15 s", "🔴 gpu6 is slow for 2 m 55 s"])
+        assert heads(again) == snapshot(
+            ["🟢 gpu3 is back: 641 tok/s after 4 m 15 s down", "🔴 gpu6 is slow for 2 m 55 s"]
+        )
         await again.tasks.close()
 
     talk(scenario)

@@ -187,6 +187,100 @@ def test_a_cancel_in_each_second_of_a_restart_ends_it_and_says_what_it_leaves() 
         talk(lambda bot, second=second: at(bot, second))
 
 
+def whispers(bot: Bot) -> list[tuple[str | None, str]]:
+    return [(post.only_for, post.text) for post in bot.chat.posts if post.only_for]
+
+
+def test_one_person_who_presses_twice_starts_it_once_and_hears_so() -> None:
+    async def scenario(bot: Bot) -> None:
+        bot.fleet.run_all()
+        await bot.answer("restart no_buffer")
+        bot.press("Restart 8 servers")
+        bot.press("Restart 8 servers")
+        await bot.advance(300)
+        assert whispers(bot) == [("U1", "ana pressed it 0 s ago: it is not done twice.")]
+        assert (len(bot.fleet.signalled), len(bot.fleet.started)) == (8, 8)
+        assert [op.state for op in bot.operations.recent(9)] == [State.DONE]
+
+    talk(scenario)
+
+
+def test_a_press_and_a_cancel_at_once_do_one_of_both_and_answer_the_other() -> None:
+    async def scenario(bot: Bot) -> None:
+        bot.fleet.run_all()
+        await bot.answer("restart no_buffer")
+        bot.press("Cancel", user="U2")
+        bot.press("Restart 8 servers")
+        await bot.advance(300)
+        assert whispers(bot) == [("U1", "It was cancelled 0 s ago: nothing was done.")]
+        assert bot.fleet.signalled == []
+        assert bot.operations.recent(9) == ()
+
+    talk(scenario)
+
+
+def test_a_button_that_was_pressed_before_a_restart_of_the_bot_is_answered_and_does_nothing() -> None:
+    async def scenario(bot: Bot) -> None:
+        bot.fleet.run_all()
+        await bot.answer("restart no_buffer")
+        card, button = bot.last, bot.last.buttons[0]
+        bot.press("Restart 8 servers")
+        await bot.advance(20)
+        await bot.die()
+        back = bot.restarted()
+        back.press("Restart 8 servers", user="U2", post=card, button=button)
+        await back.advance(1)
+        assert whispers(back) == [("U2", "ana pressed it 20 s ago: it is not done twice.")]
+        await back.advance(400)
+        assert (len(back.fleet.signalled), len(back.fleet.started)) == (8, 8)
+        await back.tasks.close()
+
+    talk(scenario)
+
+
+def test_who_has_not_the_right_presses_nothing_and_alone_hears_why() -> None:
+    """A viewer, and somebody whom the fleet file does not know: the button, the code, and the button to cancel."""
+
+    async def scenario(bot: Bot) -> None:
+        bot.fleet.run_all()
+        await bot.answer("restart no_buffer")
+        code = bot.questions.open()[0].code
+        for user in ("U3", "U999"):
+            bot.press("Restart 8 servers", user=user)
+            bot.press("Cancel", user=user)
+            bot.say(f"yes {code}", user=user)
+            await bot.advance(1)
+        assert whispers(bot) == [
+            (user, "you may look but not restart; ask ana or bo") for user in ("U3", "U999") for _ in range(3)
+        ]
+        assert len(bot.questions.open()) == 1
+        assert bot.fleet.signalled == []
+
+    talk(scenario)
+
+
+def test_a_question_is_answered_only_where_it_was_asked() -> None:
+    """By its code or by its button, from a known channel, an unknown one, or a direct message; a thread is the same."""
+
+    async def scenario(bot: Bot) -> None:
+        bot.fleet.run_all()
+        await bot.answer("restart no_buffer")
+        card = bot.last
+        code = bot.questions.open()[0].code
+        for channel in ("C2", "C9", "D1"):
+            bot.say(f"yes {code}", channel=channel, mentions=True)
+            bot.press("Restart 8 servers", post=replace(card, ref=replace(card.ref, channel=channel)))
+            await bot.advance(1)
+        assert whispers(bot) == [("U1", f"{code} is asked in #fleet: answer it there")] * 6
+        assert (len(bot.questions.open()), bot.fleet.signalled) == (1, [])
+        bot.say(f"yes {code}", thread="m1")
+        await bot.advance(20)
+        assert len(bot.fleet.signalled) == 8
+
+    both = (Channel("fleet", ("C1",), ("ct200",)), Channel("other", ("C2",), ("ct200",)))
+    talk(scenario, replace(first_night(), channels=both))
+
+
 def test_a_code_that_is_wrong_is_answered_and_presses_nothing() -> None:
     async def scenario(bot: Bot) -> None:
         bot.fleet.run_all()

@@ -74,7 +74,17 @@ hold my beer
 tell me when lunch is ready
 tell me about it
 adopt a cat
-steal this book""".splitlines()
+steal this book
+steal all the cookies
+hold tight
+hold up
+hold the line please
+hold all the presses
+hold all for lunch
+holds up well
+release the kraken
+release notes are out
+hold that thought""".splitlines()
 
 
 @pytest.mark.parametrize("sentence", TALK)

@@ -6,6 +6,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from bot.domain.facts import JobState
+from tests.fate import Fate, FatedBot, Killed
 from tests.jumping import run
 from tests.tester import Bot, first_night
 
@@ -102,5 +103,48 @@ def test_a_question_still_works_after_a_restart_and_still_expires() -> None:
         await bot.advance(300)
         assert bot.desk.open_in("C1") == ()
         await _until_done(bot)
+
+    run(scenario())
+
+
+def test_a_server_that_was_asked_to_end_is_not_asked_again_and_its_grace_goes_on() -> None:
+    """Its drain outlasts the bot: one SIGTERM, and the SIGKILL comes 30 s after it, not 30 s after the come-back."""
+
+    async def scenario() -> None:
+        bot = Bot(first_night())
+        bot.fleet.run_all()
+        bot.fleet.servers["gpu3"].ignores_sigterm = True
+        await bot.answer("restart gpu3 no_buffer")
+        bot.press("Restart gpu3")
+        await bot.advance(20)
+        assert [sign for _, _, sign in bot.fleet.signalled] == ["TERM"]
+        await bot.die()
+        bot = bot.restarted()
+        await bot.advance(5)
+        assert [sign for _, _, sign in bot.fleet.signalled] == ["TERM"]
+        await bot.advance(15)
+        assert [sign for _, _, sign in bot.fleet.signalled] == ["TERM", "KILL"]
+        await _until_done(bot)
+
+    run(scenario())
+
+
+def test_killed_before_its_head_was_posted_it_posts_one_when_it_is_back() -> None:
+    async def scenario() -> None:
+        fate = Fate(wrong=Killed)
+        bot = FatedBot(first_night(), fate, store=False)
+        bot.fleet.run_all()
+        await bot.answer("restart gpu3 no_buffer")
+        fate.at, fate.is_armed = 2, True  # the card is edited, and then the head is posted
+        bot.press("Restart gpu3")
+        await bot.advance(1)
+        assert fate.met == ["post"]
+        back = await bot.killed()
+        await back.advance(1)
+        assert [post.text for post in back.posts()][1].startswith("Restart gpu3 · no_buffer")
+        await _until_done(back)
+        heads = [post.text for post in back.posts() if post.text.startswith("Restart gpu3 · no_buffer")]
+        assert len(heads) == 1
+        assert "1/1 proved" in heads[0]
 
     run(scenario())

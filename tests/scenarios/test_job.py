@@ -61,7 +61,7 @@ def test_a_viewer_may_look_at_the_job_and_not_stop_it() -> None:
     async def scenario(bot: Bot) -> None:
         bot.fleet.job_state = JobState.RUNNING
         assert (await bot.answer("job", user="U3")).startswith("job datagen: running")
-        assert await bot.answer("job stop", user="U3") == snapshot("you may look but not stop jobs; ask ana or bo")
+        assert await bot.answer("job stop", user="U3") == snapshot("you may look but not stop the job; ask ana or bo")
         assert bot.fleet.job_stops == 0
 
     talk(scenario)

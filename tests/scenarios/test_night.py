@@ -1,7 +1,8 @@
 """A night in the life: 24 hours of a channel, from one evening to the next, as people read it in the morning.
 
-Eight servers and a job; two deploys, a canary, a job that ends and another that begins, a GPU that overheats, a server
-that runs out of memory, a bot that is killed in the middle of it all. What then stands in the channel is `night.txt`;
+Eight servers, a job, an Alertmanager beside; two deploys, a canary, a job that ends and another that begins, a GPU that
+overheats, a fan, a server that runs out of memory (and an Alertmanager that calls it resolved because its series ended),
+a bot that is killed in the middle of it all, two servers that are held. What then stands in the channel is `night.txt`;
 `python -m tests.scenarios.test_night` writes it anew, for a person to read before it is kept.
 """
 
@@ -22,7 +23,8 @@ from bot.domain.message import plain
 from bot.runtime.reporter import Reporter
 from bot.runtime.watcher import ROUND
 from tests.jumping import JumpingClock, run
-from tests.tester import Bot, Post, first_night
+from tests.monitoring import PretendAlertmanager, monitored, told
+from tests.tester import Bot, Post
 
 EVENING = datetime(2026, 11, 30, 18, 0, tzinfo=UTC)
 TRANSCRIPT = Path(__file__).with_name("night.txt")
@@ -32,7 +34,7 @@ OUT_OF_MEMORY = Diagnosis(
     "0.5.13",
     Phase.CRASHED,
     is_crashed=True,
-    cause="oom",
+    cause="cuda_oom",
     decisive_line="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.44 GiB.",
     remedy="lower --mem-fraction-static",
 )
@@ -43,6 +45,7 @@ class Night:
     """The channel and the fleet over a day; ``bot`` is the one that lives now, or None."""
 
     bot: Bot
+    remote: PretendAlertmanager
     said: list[tuple[float, str]] = field(default_factory=list)
     slow: dict[str, float] = field(default_factory=dict)
     is_watched: bool = True
@@ -57,6 +60,7 @@ class Night:
             self._weather(begun)
             if self.is_watched:
                 await self.bot.watcher.round()
+                await self.bot.liaison.round()
             await asyncio.sleep(max(0.0, begun + ROUND.total_seconds() - asyncio.get_running_loop().time()))
 
     def _weather(self, at: float) -> None:
@@ -150,6 +154,20 @@ async def heat(night: Night) -> None:
     await night.until(21, 24)
     night.slow.clear()
     gpu3.gpu_says = {}
+    await night.until(22, 10)
+
+
+async def fan(night: Night) -> None:
+    """What only the Alertmanager sees: told once, silenced there from the chat, over when it is not had there any more.
+
+    Of what is silenced an Alertmanager tells no end.
+    """
+    night.remote.firing.add("print-GpuFanSlow-gpu6")
+    await night.bot.liaison.notified(told(night.bot, "gpu6"))
+    await night.until(22, 12)
+    await night.say("silence gpu6 2h because the fan is being replaced", user="U2")
+    await night.until(22, 50)
+    night.remote.firing.clear()
     await night.until(0, 20)
 
 
@@ -159,8 +177,13 @@ async def small_hours(night: Night) -> None:
     night.bot.fleet.job_state, night.bot.fleet.job_done = JobState.STOPPED, 0
     await night.say("job")
     await night.say("job start")
+    await night.say("tell me when done")
     await night.until(3, 7)
     night.bot.fleet.die("gpu5", OUT_OF_MEMORY, 1)
+    await night.until(3, 8)
+    await night.bot.liaison.notified(told(night.bot, "gpu5", name="InferenceServerDown", cause="down"))
+    await night.until(3, 8.3)
+    await night.bot.liaison.notified(told(night.bot, "gpu5", name="InferenceServerDown", cause="down", is_firing=False))
     await night.until(3, 9)
     await night.say("restart gpu5")
     await night.until(3, 9.7)
@@ -181,6 +204,12 @@ async def day(night: Night) -> None:
     await night.until(8, 5)
     await night.say("since 0:00", user="U3")
     await night.say("restart no_buffer", user="U3")
+    await night.until(9)
+    await night.say("hold gpu6-7 until 14:00 eval running", user="U2")
+    await night.until(9, 10)
+    await night.say("restart gpu7")
+    await night.press("Restart gpu7")
+    await night.say("no")
     await night.until(10)
     await night.say("restart --rolling extra_buffer gpu0-1", user="U2")
     await night.press("Restart gpu0 and gpu1", user="U2")
@@ -193,9 +222,10 @@ async def day(night: Night) -> None:
 
 async def whole() -> str:
     """The day, and what stands in the channel at its end."""
-    bot = Bot(first_night(), clock=JumpingClock(EVENING))
-    night = Night(bot)
-    for part in (evening, heat, small_hours, day):
+    remote = PretendAlertmanager()
+    bot = Bot(monitored(), clock=JumpingClock(EVENING), alertmanager=remote)
+    night = Night(bot, remote)
+    for part in (evening, heat, fan, small_hours, day):
         await part(night)
     await night.bot.tasks.close()
     assert not bot.tasks.failures, bot.tasks.failures

@@ -362,7 +362,7 @@ def test_a_second_restart_hears_that_it_is_busy() -> None:
         await bot.advance(69)
         assert await bot.answer("restart extra_buffer", user="U2") == snapshot("""\
 Busy: restart by ana since 1 m 9 s, step 3 of 5 (starting 8)
-[Show] [Cancel that]\
+[Show] [Cancel that] [Steal…]\
 """)
 
     talk(scenario)

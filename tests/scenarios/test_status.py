@@ -109,23 +109,30 @@ cancel  end the open question or operation; says what was done and what is left
 chart  a picture of tokens a second and running requests
 compare  two profiles side by side: starts, failures, start-up time, caps, speed
 every  how often a running operation reports: every 10s
+forget  take back every `tell me when`
 help  what one may say here
 history  what was done here, by whom, and how it ended
+hold  hold servers for a while: what ends, starts or restarts them needs your press or an admin's
+holds  what is held now, by people and by operations, and until when
 job  the job's state, progress and time to go; stop and start it
 kill  end one foreign process that holds a server's port or GPU memory
 logs  the last lines of a server's log
 profiles  the profiles, their flags and their record here
 quiet  a running operation reports only a crash and its end
+release  end holds: yours, or as an admin anybody's
 reload  read the fleet file again; a wrong one changes nothing
 report  tokens made, who was not up, alerts, the job's progress
 restart  stop, start and prove servers, with a profile if one is named; asks before anything healthy dies
 silence  no alerts about these servers for a while
 since  what has changed since then: servers, what was done, the job
-start  start servers that do not run, with a profile if one is named
+start  start what does not run, put back what its router lacks
 status  how busy each server is, tok/s against the target, the job, what goes on
+steal  take over what an operation or somebody's hold has; asks first, and tells whoever had it
 stop  stop servers; alone: cancel what is open
+tell  mentions you when servers are up or down, the job is done or the operation over; alone: what you wait for
 unsilence  end the silences about these servers, or all
 up  whether each server answers, now
+whoami  who you are to the bot, what you may here and elsewhere, and by what
 why  what limits throughput now, and what would help
 targets: a name, port, host, group or range (gpu2-5) · help restart tells more\
 """)

@@ -18,6 +18,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
 from bot.domain.errors import StoreError
+from bot.domain.records import Warmth
 from bot.stores import migrations
 from bot.stores.schema import KNOWN, LATEST, bring_up, is_current
 from bot.stores.sql import Database, SqlOperations, SqlQuestions, SqlSeen, SqlStarts
@@ -97,7 +98,7 @@ def test_a_database_of_before_the_revisions_keeps_every_row(old: Path) -> None:
     assert SqlOperations(database).live() == (OPERATION,)
     assert SqlOperations(database).next_id() == "op-8"
     assert SqlQuestions(database).open() == (QUESTION,)
-    assert [one.server for one in SqlStarts(database).recent(9)] == ["gpu0"]
+    assert [(one.server, one.caches) for one in SqlStarts(database).recent(9)] == [("gpu0", Warmth.UNKNOWN)]
     assert SqlSeen(database).seen("C1/1.2", START)
     database.close()
     after = rows(old)

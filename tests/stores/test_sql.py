@@ -42,14 +42,17 @@ from bot.domain.plan import (
     EndServers,
     Plan,
     Prove,
+    PutBack,
     ResumeJob,
     Stake,
     StartOrder,
     StartServers,
     StopJob,
+    TakeOut,
     Victim,
 )
-from bot.domain.records import StartRecord
+from bot.domain.records import StartRecord, Warmth
+from bot.domain.routing import Taken
 from bot.stores.sql import Database, SqlOperations, SqlQuestions, SqlSeen, SqlStarts
 from tests.jumping import START
 
@@ -71,10 +74,12 @@ PLAN = Plan(
     ("a", "b"),
     (
         StopJob("j"),
+        TakeOut(("a",), ("front",), timedelta(minutes=2)),
         EndServers((Victim("a", 7, 700),)),
         AwaitFree(("a",)),
         StartServers((StartOrder("a", Flags.of({"tp": 8, "on": True}), "p"),)),
         Prove(("a",)),
+        PutBack(("a",), ("front",)),
         ResumeJob("j", None, 2),
         CompareThroughput(("a",), timedelta(minutes=5)),
     ),
@@ -94,6 +99,7 @@ def test_an_operation_comes_back_as_it_was() -> None:
     assert store.next_id() == "op-1"
     op = OPERATION.with_step(0, StepState.DONE, "job stopped").without("b", "gone")
     op = replace(op, launched=("a",), copies=(Where("ask:1"),))
+    op = op.with_taken(Taken("a", "front", "http://h:1", START, '{"cost": 2.5}', ("w1",)))
     store.save(op)
     assert store.live() == (op,)
     done = op.to(State.CANCELLING).to(State.CANCELLED, at=START, outcome="cancelled")
@@ -126,6 +132,7 @@ def test_starts_come_back_in_their_order() -> None:
         StartRecord(f"s{n}", "p", START, timedelta(seconds=n), n % 2 == 0, {"loading_weights": timedelta(seconds=1.5)})
         for n in range(10)
     ]
+    records += [replace(records[0], caches=one) for one in Warmth]
     for record in records:
         store.add(record)
     assert store.recent(3) == tuple(records[-3:])

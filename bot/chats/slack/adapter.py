@@ -24,7 +24,7 @@ from bot.chats.slack.markup import clean, escape
 from bot.chats.slack.outbox import Outbox
 from bot.chats.slack.pace import Pace
 from bot.chats.slack.web import NotNow, Refused, Web
-from bot.domain.errors import ChatError, ConfigError, StoreError
+from bot.domain.errors import ChatError, ConfigError, NoSuchGroup, StoreError
 from bot.domain.message import Message, Picture, says
 from bot.ports import Clock, Heard, Listener, Place, Pressed, Ref
 
@@ -56,7 +56,7 @@ class SlackSettings:
 
 
 class Slack:
-    """A Chat. ``start`` before anything else, ``stop`` at the end."""
+    """A Chat, and its Groups. ``start`` before anything else, ``stop`` at the end."""
 
     def __init__(self, settings: SlackSettings, seen: Seen, clock: Clock, pace: Pace | None = None) -> None:
         _check(settings)
@@ -226,6 +226,16 @@ class Slack:
             self._reactions.do(
                 f"{sign} {'on' if on else 'off'}", lambda: self._web.react(ref.channel, stamp, sign, on=on)
             )
+
+    async def members(self, group: str) -> frozenset[str]:
+        try:
+            return frozenset(await self._web.group_members(group))
+        except Refused as no:
+            if no.error == "no_such_subteam":
+                raise NoSuchGroup(f"Slack has no user group {group}") from no
+            raise ChatError(f"Slack does not tell who is in {group}: {no}") from no
+        except NotNow as later:
+            raise ChatError(f"Slack can't be asked who is in {group}: {later}") from later
 
     def _said(self, ref: Ref) -> None:
         if self._connection is not None:

@@ -87,6 +87,14 @@ class Web:
         method = self.client.reactions_add if on else self.client.reactions_remove
         await _ask(method, channel=channel, timestamp=stamp, name=sign)
 
+    async def group_members(self, group: str) -> list[str]:
+        """Who is in a user group, also nobody; a group that was switched off has nobody."""
+        answer = await _ask(self.client.usergroups_users_list, usergroup=group, include_disabled=False)
+        found = answer.get("users")
+        if not isinstance(found, list):
+            raise NotNow("an answer that can't be read")
+        return [one for one in found if isinstance(one, str)]
+
     async def recent(self, channel: str, thread: str | None, oldest: str) -> list[dict[str, Any]]:
         """The newest messages of a channel or a thread since ``oldest``, with their metadata."""
         fields: dict[str, Any] = {

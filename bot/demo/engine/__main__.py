@@ -53,6 +53,7 @@ def _live(setup: Setup, env: Mapping[str, str], voice: Voice) -> int:
 
     machine, pid = Machine.of(env), os.getpid()
     entry = Entry(pid, process_started(pid) or 0, "engine", setup.args.port, setup.gpus, seats=setup.sizes.seats)
+    machine.note(entry, "started")
     machine.register(entry)
 
     async def life() -> int:
@@ -61,7 +62,10 @@ def _live(setup: Setup, env: Mapping[str, str], voice: Voice) -> int:
         server: ServerProcess = ServerProcess(setup, machine, entry, voice)
         return await server.run()
 
-    return asyncio.run(life())
+    try:
+        return asyncio.run(life())
+    finally:
+        machine.note(entry, "ended")
 
 
 def run() -> NoReturn:

@@ -61,13 +61,15 @@ class ServerProcess:
         setup, failure = self._setup, self._failure()
         factor = 0.0 if setup.is_instant else personal_factor(setup.args.port) / setup.speed
         shown: Counter[Part] = Counter()
-        for stage in stages(setup.args, setup.version, setup.sizes, setup.shown()):
+        is_cold = setup.is_cold and not setup.is_instant
+        for stage in stages(setup.args, setup.version, setup.sizes, setup.shown(), is_cold=is_cold):
             await self._pass(stage.after * factor)
             if failure is not None and stage.part == failure.part and shown[stage.part] >= failure.after:
                 self._die_of(failure)
             shown[stage.part] += 1
             self._show(stage)
             self._claim(stage)
+        setup.keep_kernels()
         await self._pass(SERVER / 2 * factor)
 
     async def _pass(self, seconds: float) -> None:
@@ -168,7 +170,7 @@ class ServerProcess:
     async def _warm_up(self, side: Web, scheduler: Scheduler) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._is_asked_to_end.set)
+            loop.add_signal_handler(number, self._asked_to_end, number)
         if not self._setup.args.skip_server_warmup:
             # However fast the rest goes, the 503 of a warm-up stays long enough to be seen.
             await self._pass(0 if self._setup.is_instant else max(0.3, WARM_UP / self._setup.speed))
@@ -181,6 +183,10 @@ class ServerProcess:
         side.status = Status.UP
         self._voice.say(lines.READY)
         scheduler.note_ready()
+
+    def _asked_to_end(self, number: signal.Signals) -> None:
+        self._machine.note(self._entry, number.name)
+        self._is_asked_to_end.set()
 
     async def _drain(self, side: Web, scheduler: Scheduler) -> None:
         if side.status is Status.UNHEALTHY:

@@ -18,7 +18,10 @@ DEFAULT_VERSION = "0.5.13"
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """A server's configuration. ``gpus`` are the machine's numbers of its GPUs."""
+    """A server's configuration. ``gpus`` are the machine's numbers of its GPUs.
+
+    ``kernels`` is the folder of its compiled kernels; None where compiling is not pretended.
+    """
 
     args: argparse.Namespace
     version_text: str
@@ -26,6 +29,21 @@ class Setup:
     gpus: tuple[int, ...]
     speed: float
     is_instant: bool = False
+    kernels: Path | None = None
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether its kernels must be compiled first."""
+        return self.kernels is not None and not any(self.kernels.glob("*/*"))
+
+    def keep_kernels(self) -> None:
+        """Leave compiled kernels behind, as a start does."""
+        if self.kernels is None:
+            return
+        for name in ("decode_attention", "gated_delta_rule"):
+            folder = self.kernels / name
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{name}.cubin").touch()
 
     @property
     def version(self) -> Version:
@@ -119,4 +137,5 @@ def setup_of(args: argparse.Namespace, env: Mapping[str, str], sizes: Sizes) -> 
         gpus=gpus_of(args, env),
         speed=speed_of(env),
         is_instant=env.get("UPBOT_SIM_FIRST_START") == "instant",
+        kernels=Path(env["TRITON_CACHE_DIR"]) if env.get("TRITON_CACHE_DIR") else None,
     )

@@ -19,7 +19,9 @@ from bot.demo.machine import GPU_TOTAL_MIB
 
 SHARDS = 15
 IMPORTS, GROUP, WEIGHTS, POOLS, GRAPHS, SERVER, WARM_UP = 7.0, 2.5, 38.0, 2.0, 22.0, 2.0, 1.5
-Part = Literal["imports", "group", "weights", "pools", "graphs", "end"]
+COMPILING = 45.0
+"""What a start takes longer that finds no compiled kernels."""
+Part = Literal["imports", "group", "weights", "pools", "kernels", "graphs", "end"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,10 @@ def personal_factor(port: int) -> float:
     return 0.88 + 0.24 * random.Random(port).random()  # noqa: S311 - variety for the eye, not a secret
 
 
-def stages(args: argparse.Namespace, version: Version, sizes: Sizes, shown: dict[str, object]) -> Iterator[Stage]:
-    """A whole start until the HTTP server may open its port."""
+def stages(
+    args: argparse.Namespace, version: Version, sizes: Sizes, shown: dict[str, object], *, is_cold: bool = False
+) -> Iterator[Stage]:
+    """A whole start until the HTTP server may open its port; a cold one compiles its kernels."""
     free = GPU_TOTAL_MIB / 1024 - 0.6
     yield Stage(IMPORTS, lines.server_args(shown), "imports")
     yield Stage(0.1, "Using default HuggingFace chat template with detected content format: openai", "imports")
@@ -56,6 +60,9 @@ def stages(args: argparse.Namespace, version: Version, sizes: Sizes, shown: dict
     yield from _weights(free)
     free -= WEIGHTS_MIB / 1024
     yield from _pools(version, sizes)
+    if is_cold:
+        yield Stage(0.2, "Running FlashInfer autotune...", "kernels")
+        yield Stage(COMPILING, "FlashInfer autotune completed.", "kernels")
     if not args.disable_cuda_graph:
         yield from _graphs(args, sizes)
     yield Stage(0.6, lines.limits(args, sizes), "end", memory=sizes.memory_mib)

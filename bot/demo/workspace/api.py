@@ -20,6 +20,7 @@ from bot.demo.workspace.arguments import (
     History,
     InChannel,
     Nothing,
+    OfGroup,
     OfMessage,
     OfUser,
     OpenView,
@@ -37,7 +38,10 @@ from bot.demo.workspace.uploads import Uploads
 from bot.ports import Clock
 
 MOST_UPDATE = 4_000
-SCOPES = "app_mentions:read,channels:history,chat:write,commands,files:read,files:write,reactions:write,users:read"
+SCOPES = (
+    "app_mentions:read,channels:history,chat:write,commands,files:read,files:write,reactions:write,usergroups:read,"
+    "users:read"
+)
 Answer = dict[str, Any]
 
 
@@ -79,6 +83,7 @@ class WebApi:
             "conversations.history": Method(History, self._history),
             "conversations.replies": Method(History, self._replies),
             "conversations.members": Method(InChannel, self._members),
+            "usergroups.users.list": Method(OfGroup, self._group_members),
             "users.info": Method(OfUser, lambda args: {"user": shapes.user(self._room.person(args.user))}),
             "users.list": Method(Nothing, self._users),
             "reactions.add": Method(OfMessage, self._react),
@@ -95,6 +100,7 @@ class WebApi:
         if instead is not None:
             return instead
         try:
+            faults.refuse_if_told(name)
             raw = await raw_arguments(request)
             answer = {"ok": True, **self._call(name, request.headers.get("Authorization", ""), raw)}
         except Refused as exc:
@@ -210,6 +216,10 @@ class WebApi:
 
     def _users(self, _args: Nothing) -> Answer:
         return {"members": [shapes.user(one) for one in self._room.people.values()]}
+
+    def _group_members(self, args: OfGroup) -> Answer:
+        group = self._room.group(args.usergroup)
+        return {"users": [] if group.is_disabled and not args.include_disabled else list(group.members)}
 
     def _history(self, args: History) -> Answer:
         channel = self._room.channel(args.channel).id

@@ -119,6 +119,13 @@ class OfUser(Arguments):
     user: _Word = ""
 
 
+class OfGroup(Arguments):
+    """usergroups.users.list."""
+
+    usergroup: Annotated[str, Field(min_length=1, max_length=255)]
+    include_disabled: bool = False
+
+
 class OpenView(Arguments):
     """views.open."""
 

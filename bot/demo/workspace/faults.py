@@ -15,6 +15,7 @@ from typing import Annotated, Literal, Protocol
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field
 
+from bot.demo.workspace.room import Refused
 from bot.ports import Clock
 
 _Seconds = Annotated[float, Field(ge=0, le=3600)]
@@ -45,20 +46,24 @@ class Connections(Protocol):
 class _Planned:
     """What a method's next calls get instead of an answer."""
 
-    kind: Literal["rate_limit", "fail", "stall", "drop"]
+    kind: Literal["rate_limit", "fail", "stall", "drop", "refuse"]
     left: int
     span: timedelta = timedelta(0)
     status: int = 500
+    error: str = ""
 
 
 class Fault(BaseModel):
-    """A fault as JSON: ``{"what": "rate_limit", "method": "chat.update", "times": 2, "seconds": 1}``."""
+    """A fault as JSON: ``{"what": "rate_limit", "method": "chat.update", "times": 2, "seconds": 1}``.
+
+    ``reason`` is that of a disconnect frame, or Slack's word for a refusal.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     what: Literal[
-        "rate_limit", "fail", "stall", "drop", "refuse_upgrades", "expire_tickets", "abort", "mute", "disconnect",
-        "duplicate", "outage", "behave",
+        "rate_limit", "fail", "stall", "drop", "refuse", "refuse_upgrades", "expire_tickets", "abort", "mute",
+        "disconnect", "duplicate", "outage", "behave",
     ]  # fmt: skip
     method: Annotated[str, Field(max_length=100)] = ""
     times: _Times = 1
@@ -93,6 +98,10 @@ class Misbehaviour:
     def drop(self, method: str, *, times: int = 1) -> None:
         """The next calls of a method lose their connection without an answer, and nothing is done."""
         self._plan(method, _Planned("drop", times))
+
+    def refuse(self, method: str, error: str, *, times: int = 1) -> None:
+        """The next calls of a method are refused with that word ("missing_scope"), and nothing is done."""
+        self._plan(method, _Planned("refuse", times, error=error))
 
     def refuse_upgrades(self, times: int = 1) -> None:
         """The next attempts to open a WebSocket get 503; their tickets are used up."""
@@ -129,7 +138,7 @@ class Misbehaviour:
         self.duplicates = self._no_upgrades = 0
         self._out_until = None
 
-    async def do(self, fault: Fault) -> None:
+    async def do(self, fault: Fault) -> None:  # noqa: C901 - a table of what may be asked for
         """Carry out a fault that came as JSON."""
         span = timedelta(seconds=fault.seconds)
         match fault.what:
@@ -139,6 +148,8 @@ class Misbehaviour:
                 self.fail(fault.method, times=fault.times, status=fault.status)
             case "stall":
                 self.stall(fault.method, times=fault.times, span=span)
+            case "refuse":
+                self.refuse(fault.method, fault.reason, times=fault.times)
             case "drop":
                 self.drop(fault.method, times=fault.times)
             case "refuse_upgrades":
@@ -187,6 +198,12 @@ class Misbehaviour:
             return web.Response(status=503)
         return web.Response(status=fault.status, text="internal error")
 
+    def refuse_if_told(self, method: str) -> None:
+        """Refused when this call is to be; counts."""
+        line = self._planned.get(method)
+        if line and line[0].kind == "refuse":
+            raise Refused(self._count(line).error)
+
     def stalls(self, method: str) -> timedelta:
         """How long the answer of a call that was carried out is to be held back; counts."""
         line = self._planned.get(method)
@@ -200,7 +217,7 @@ class Misbehaviour:
 
     def _take(self, method: str) -> _Planned | None:
         line = self._planned.get(method)
-        return self._count(line) if line and line[0].kind != "stall" else None
+        return self._count(line) if line and line[0].kind not in ("stall", "refuse") else None
 
     def _count(self, line: deque[_Planned]) -> _Planned:
         fault = line[0]

@@ -42,6 +42,15 @@ class Person:
     is_bot: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A user group: people who are meant together. One that is switched off stays there, with nobody in it."""
+
+    id: str
+    members: tuple[str, ...] = ()
+    is_disabled: bool = False
+
+
 PEOPLE = (
     Person("U0ANA", "ana", "operator"),
     Person("U0BO", "bo", "operator"),
@@ -143,6 +152,7 @@ class Room:
     def __init__(self, people: Iterable[Person], channels: Sequence[str], now: Callable[[], datetime]) -> None:
         self.people = {one.id: one for one in (*people, UPBOT)}
         self.channels = {one.id: one for one in map(_channel, channels)}
+        self.groups: dict[str, Group] = {}
         self.files: dict[str, File] = {}
         self.watchers: list[Callable[[Happening], None]] = []
         self._posts: dict[str, dict[str, Post]] = {one: {} for one in self.channels}
@@ -168,6 +178,12 @@ class Room:
             if name_or_id in (one.id, one.name):
                 return one
         raise Refused("user_not_found")
+
+    def group(self, id_: str) -> Group:
+        """The user group of that id; Refused when there is none."""
+        if id_ not in self.groups:
+            raise Refused("no_such_subteam")
+        return self.groups[id_]
 
     def posts(self, channel: str) -> list[Post]:
         """All messages of a channel in their order, thread replies and ephemeral ones among them."""

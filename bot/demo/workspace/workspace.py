@@ -19,7 +19,7 @@ from bot.demo.workspace.control import Breakage, BreakThing, Control, ServerSign
 from bot.demo.workspace.delivery import Delivery, Pace, SocketMode
 from bot.demo.workspace.faults import Misbehaviour
 from bot.demo.workspace.people import Acts
-from bot.demo.workspace.room import PEOPLE, Happening, Person, Refused, Room
+from bot.demo.workspace.room import PEOPLE, Group, Happening, Person, Refused, Room
 from bot.demo.workspace.uploads import MOST_FILE, Uploads
 from bot.demo.workspace.web_page import Doorkeeper, Page, add_headers
 from bot.domain.errors import ConfigError
@@ -43,6 +43,7 @@ class Workspace:
         people: Sequence[Person] = PEOPLE,
         channel: str = "fleet",
         more_channels: Sequence[str] = (),
+        groups: Sequence[Group] = (),
         is_ready: Callable[[], str | None] = lambda: None,
         break_thing: BreakThing | None = None,
         servers: Callable[[], Sequence[ServerSign]] = tuple,
@@ -51,6 +52,7 @@ class Workspace:
     ) -> None:
         pace = pace or Pace()
         self.room = Room(people, (channel, *more_channels), clock.now)
+        self.room.groups = {one.id: one for one in groups}
         self._clock = clock
         self._port = port
         self._line = SocketMode(clock, pace)

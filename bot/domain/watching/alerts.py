@@ -57,7 +57,10 @@ NEXT: Mapping[tuple[State, Event], State] = {
 
 
 class Did(Enum):
-    """What a change is, for those who tell it."""
+    """What a change is, for those who tell it.
+
+    Confirmed: an Alertmanager and our own eyes say the same; doubted: it says that all is over, and we do not see that.
+    """
 
     FIRING = "firing"
     JOINED = "joined"
@@ -66,6 +69,8 @@ class Did(Enum):
     ACKED = "acked"
     SILENCED = "silenced"
     UNSILENCED = "unsilenced"
+    CONFIRMED = "confirmed"
+    DOUBTED = "doubted"
     NOTE = "note"
 
 
@@ -74,7 +79,9 @@ class Alert:
     """One alert. ``since`` is when the fault began as far as can be told, ``fired_at`` when it was told.
 
     ``found`` counts readings in a row that found it while pending, ``proven`` those in a row that showed its end.
-    ``joined`` are the servers that came later, in the order of ``servers``' end.
+    ``joined`` are the servers that came later, in the order of ``servers``' end. ``after`` are the numbers that were
+    seen at its end, ``first`` those that it was told with. ``groups`` are an Alertmanager's groups that tell of the same
+    thing.
     """
 
     id: str
@@ -91,6 +98,9 @@ class Alert:
     acked_at: datetime | None = None
     silence: str | None = None
     returns: int = 0
+    groups: tuple[str, ...] = ()
+    after: Mapping[str, Value] = field(default_factory=dict)
+    first: Mapping[str, Value] = field(default_factory=dict)
 
     @property
     def is_on(self) -> bool:
@@ -107,7 +117,10 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Somebody does not want to hear of these servers (empty: any) or causes (empty: any) until an instant."""
+    """Somebody does not want to hear of these servers (empty: any) or causes (empty: any) until an instant.
+
+    With ``alerts`` it is about these alone, by id.
+    """
 
     id: str
     until: datetime
@@ -116,11 +129,14 @@ class Silence:
     because: str = ""
     servers: frozenset[str] = frozenset()
     causes: frozenset[Cause] = frozenset()
+    alerts: frozenset[str] = frozenset()
 
     def covers(self, alert: Alert, now: datetime) -> bool:
         """Whether all of what an alert is about is silenced now."""
         if now >= self.until or (self.causes and alert.cause not in self.causes):
             return False
+        if self.alerts:
+            return alert.id in self.alerts
         return not self.servers or (bool(alert.servers) and self.servers.issuperset(alert.servers))
 
 
@@ -154,8 +170,8 @@ class Book:
         )
 
 
-Proof = Callable[[Cause, str], bool]
-"""Whether the end of a cause was seen at a server (or job; FLEET for the fleet) in this reading."""
+Proof = Callable[[Cause, str], Mapping[str, Value] | None]
+"""What shows the end of a cause at a server (or job; FLEET for the fleet) in this reading; None: nothing does."""
 
 
 def advance(
@@ -167,12 +183,17 @@ def advance(
     alerts: list[Alert] = []
     for alert in book.alerts:
         mine = [one for one in findings if _is_about(one, alert)]
-        after = _heard(_step(alert, mine, proof, at, limits), silences, at)
+        after = heard(_step(alert, mine, proof, at, limits), silences, at)
         changes += _told(alert, after, at)
         if not _is_past(after, at, limits):
             alerts.append(after)
     number = book.next_number
     for fresh in _grouped(findings, alerts):
+        place = _known_elsewhere(fresh, alerts)
+        if place is not None:
+            alerts[place], seen = _take_over(alerts[place], fresh, at)
+            changes += seen
+            continue
         place = _joins(fresh, alerts, at, limits)
         if place is not None:
             alerts[place], joined = _join(alerts[place], fresh, at)
@@ -180,7 +201,7 @@ def advance(
             continue
         need = limits.hold.get(fresh.cause, 1)
         alert = Alert(f"{fresh.cause.value}-{number}", fresh.cause, fresh.servers, fresh.since, evidence=fresh.evidence)
-        after = _heard(_fire(alert, at) if need <= 1 else alert, silences, at)
+        after = heard(_fire(alert, at) if need <= 1 else alert, silences, at)
         changes += _told(alert, after, at)
         alerts.append(after)
         number += 1
@@ -196,15 +217,26 @@ def _is_about(finding: Finding, alert: Alert) -> bool:
 def _step(alert: Alert, findings: Sequence[Finding], proof: Proof, at: datetime, limits: Limits) -> Alert:
     if findings:
         return _found(alert, findings, at, limits)
+    if alert.cause is Cause.FOREIGN and (not alert.evidence.get("is_over") or alert.evidence.get("away")):
+        return alert
     if alert.state is State.PENDING:
         return alert.to(Event.VANISHED)
     if not alert.is_on:
         return alert
     about = ("",) if alert.cause is Cause.SLOW_FLEET else alert.servers
-    proven = alert.proven + 1 if all(proof(alert.cause, name) for name in about) else 0
-    if proven < limits.proof:
-        return replace(alert, proven=proven)
-    return replace(alert.to(Event.PROVEN), proven=0, resolved_at=at)
+    ends = [end for name in about if (end := proof(alert.cause, name)) is not None]
+    if len(ends) < len(about):
+        return replace(alert, proven=0)
+    if alert.proven + 1 < limits.proof:
+        return replace(alert, proven=alert.proven + 1)
+    return replace(alert.to(Event.PROVEN), proven=0, resolved_at=at, after=_together(ends))
+
+
+def _together(ends: Sequence[Mapping[str, Value]]) -> Mapping[str, Value]:
+    """The numbers of all servers: rates are added, of the rest the first server's stand."""
+    rates = [rate for end in ends if isinstance(rate := end.get("rate"), (int, float))]
+    first = ends[0] if ends else {}
+    return {**first, "rate": sum(rates)} if rates else first
 
 
 def _found(alert: Alert, findings: Sequence[Finding], at: datetime, limits: Limits) -> Alert:
@@ -220,10 +252,10 @@ def _found(alert: Alert, findings: Sequence[Finding], at: datetime, limits: Limi
 
 
 def _fire(alert: Alert, at: datetime) -> Alert:
-    return replace(alert.to(Event.CONFIRMED), fired_at=at)
+    return replace(alert.to(Event.CONFIRMED), fired_at=at, first=alert.evidence)
 
 
-def _heard(alert: Alert, silences: Sequence[Silence], at: datetime) -> Alert:
+def heard(alert: Alert, silences: Sequence[Silence], at: datetime) -> Alert:
     """The alert as silences leave it; one that was acked before is acked again when its silence is over."""
     cover = next((one for one in silences if one.covers(alert, at)), None)
     if cover is not None and alert.state in (State.FIRING, State.ACKED):
@@ -284,9 +316,31 @@ def _joins(fresh: Finding, alerts: Sequence[Alert], at: datetime, limits: Limits
     return None
 
 
+def _known_elsewhere(fresh: Finding, alerts: Sequence[Alert]) -> int | None:
+    """The alert that an Alertmanager has told of the same cause on the same servers."""
+    for place, alert in enumerate(alerts):
+        is_same = alert.cause is Cause.FOREIGN and alert.evidence.get("cause") == fresh.cause.value
+        if alert.is_on and is_same and (not alert.servers or not set(fresh.servers).isdisjoint(alert.servers)):
+            return place
+    return None
+
+
+def _take_over(alert: Alert, fresh: Finding, at: datetime) -> tuple[Alert, list[Change]]:
+    """What an Alertmanager told is found by our own rules too: from now on these say when it is over."""
+    more = tuple(name for name in fresh.servers if name not in alert.servers)
+    servers = (*alert.servers, *more) if fresh.cause is not Cause.SLOW_FLEET else fresh.servers
+    seen = replace(alert, cause=fresh.cause, servers=servers, evidence=fresh.evidence, proven=0)
+    return seen, [Change(Did.CONFIRMED, at, seen, fresh.servers)]
+
+
 def _join(alert: Alert, fresh: Finding, at: datetime) -> tuple[Alert, list[Change]]:
     grown = replace(alert, servers=(*alert.servers, *fresh.servers), since=min(alert.since, fresh.since))
     return grown, ([Change(Did.JOINED, at, grown, fresh.servers)] if alert.state is not State.PENDING else [])
+
+
+def newest_firing(book: Book) -> str | None:
+    """The id of the alert that fired last of those that nobody has seen yet."""
+    return next((one.id for one in reversed(book.alerts) if one.state is State.FIRING), None)
 
 
 def ack(book: Book, alert: str, by: str, at: datetime) -> tuple[Book, tuple[Change, ...]]:
@@ -303,9 +357,19 @@ def silence(book: Book, new: Silence) -> tuple[Book, tuple[Change, ...]]:
     return _again(replace(book, silences=(*book.silences, new)), new.at)
 
 
-def unsilence(book: Book, servers: frozenset[str], at: datetime) -> tuple[Book, tuple[Change, ...]]:
-    """End every silence that covers one of these servers (empty: all silences)."""
-    kept = tuple(one for one in book.silences if servers and one.servers and not servers & one.servers)
+def unsilence(
+    book: Book, servers: frozenset[str], at: datetime, alerts: frozenset[str] = frozenset()
+) -> tuple[Book, tuple[Change, ...]]:
+    """End every silence that covers one of these servers or alerts (none of either: all silences)."""
+
+    def ends(one: Silence) -> bool:
+        if not servers and not alerts:
+            return True
+        if one.alerts:
+            return not alerts.isdisjoint(one.alerts)
+        return bool(servers) and (not one.servers or not servers.isdisjoint(one.servers))
+
+    kept = tuple(one for one in book.silences if not ends(one))
     return _again(replace(book, silences=kept), at)
 
 
@@ -313,7 +377,7 @@ def _again(book: Book, at: datetime) -> tuple[Book, tuple[Change, ...]]:
     changes: list[Change] = []
     alerts = []
     for before in book.alerts:
-        after = _heard(before, book.silences, at)
+        after = heard(before, book.silences, at)
         changes += _told(before, after, at)
         alerts.append(after)
     return replace(book, alerts=tuple(alerts)), tuple(changes)

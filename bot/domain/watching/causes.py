@@ -15,7 +15,7 @@ FLEET = ""
 
 
 class Cause(Enum):
-    """Why an alert fires; the last two are notes, which ask nobody to act."""
+    """Why an alert fires; the last two are notes, which ask nobody to act. Foreign: an Alertmanager says so."""
 
     DOWN = "down"
     HUNG = "hung"
@@ -27,6 +27,7 @@ class Cause(Enum):
     CLOCK_LIMITED = "gpu_clock_limited"
     MEMORY_LEAK = "memory_leak"
     JOB_STALLED = "job_stalled"
+    FOREIGN = "alertmanager"
     JOB_FINISHED = "job_finished"
     PROMPT_HEAVY = "prompt_heavy"
 

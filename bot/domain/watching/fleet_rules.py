@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from bot.domain.watching.causes import Cause, Finding, Value
@@ -97,10 +98,16 @@ def job_stalled(name: str, job: JobTrack, now: float, at: datetime, limits: Limi
     return Finding(Cause.JOB_STALLED, (name,), at - timedelta(seconds=rested), evidence)
 
 
-def is_job_moving(job: JobTrack, now: float) -> bool:
-    """It got on within the last minute, or it was seen to be done or stopped."""
+def job_end(job: JobTrack, now: float) -> Mapping[str, Value] | None:
+    """It got on within the last minute, or it was seen to be done or stopped: which of these."""
     sample = job.last
-    return sample is not None and (not sample.is_running or _is_done(sample) or now - job.moved_at < 60)
+    if sample is None:
+        return None
+    if _is_done(sample):
+        return {"end": "done"}
+    if not sample.is_running:
+        return {"end": "stopped"}
+    return {"end": "moving"} if now - job.moved_at < 60 else None
 
 
 def job_finished(name: str, job: JobTrack, at: datetime) -> Finding | None:

@@ -14,6 +14,8 @@ from bot.domain.watching.pace import Pace
 from bot.domain.watching.track import Track
 from bot.domain.watching.usual import Usual
 
+_LATELY = 15.0
+"""Seconds over which it is said what a server makes now."""
 _FEW = 1.5
 """Below so many running requests, how many run at two instants says little about how many ran between them."""
 
@@ -49,6 +51,15 @@ class Look:
             running += max(step.running, 1.0) * step.span
         usual = self.usual.heaviness
         return prompts / running / usual if running and usual > 0 else 0.0
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second over the last steps; nought where nothing runs, whatever a health check has generated."""
+        if self.track.last is None or not self.track.last.running:
+            return 0.0
+        steps = [step for step in self.track.steps if step.end > self.now - _LATELY]
+        seconds = sum(step.span for step in steps)
+        return sum(step.tokens for step in steps) / seconds if seconds else 0.0
 
     def since(self, steady: float) -> datetime:
         """The instant of a steady second."""

@@ -140,11 +140,14 @@ _READERS: Mapping[str, _Reader] = {
     "running": _count,
     "queued": _count,
     "max_running": _count,
+    "fault_code": _count,
+    "fault_gpu": _count,
     "is_starting": _truth,
     "is_dead": _truth,
     "clock_limits": _strings,
     "process": _process,
     "profile": _word,
+    "why": _word,
 }
 """How the fields of a sample are read that are no plain numbers."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from bot.domain.gpu_faults import BEFORE as FAULT_BEFORE
 from bot.domain.watching.causes import Cause, Finding, Value
 from bot.domain.watching.limits import Limits
 from bot.domain.watching.looks import Look
@@ -29,6 +30,9 @@ def down(look: Look, _limits: Limits) -> Finding | None:
         return None
     evidence: dict[str, Value] = {"lost_reads": track.misses, "is_seen_dead": track.is_dead}
     evidence["for_seconds"] = look.now - track.first_miss
+    if track.why:
+        evidence["why"] = track.why
+    evidence |= _fault(look, track.first_miss)
     return _finding(Cause.DOWN, look, track.first_miss, evidence)
 
 
@@ -60,8 +64,17 @@ def hung(look: Look, limits: Limits) -> Finding | None:
         "running": track.last.running,
         "queued": track.last.queued,
         "usual_rate": track.still_expected / track.still_seconds,
+        **_fault(look, track.moved_at),
     }
     return _finding(Cause.HUNG, look, track.moved_at, evidence)
+
+
+def _fault(look: Look, since: float) -> dict[str, Value]:
+    """What the kernel's log names as a reason: a fault of its GPUs that came shortly before the trouble, or in it."""
+    fault = look.track.fault
+    if fault is None or since - fault.at > FAULT_BEFORE.total_seconds():
+        return {}
+    return {"xid": fault.code, "xid_gpu": fault.gpu, "xid_before_seconds": since - fault.at}
 
 
 def _usual_stills(look: Look) -> tuple[float, float]:
@@ -188,6 +201,7 @@ def crash_loop(look: Look, limits: Limits) -> Finding | None:
     if len(restarts) < limits.crashes:
         return None
     evidence: dict[str, Value] = {"restarts": len(restarts), "within_seconds": look.now - restarts[0]}
+    evidence |= _fault(look, restarts[0])
     return _finding(Cause.CRASH_LOOP, look, restarts[0], evidence)
 
 
@@ -294,5 +308,6 @@ PROOFS = {
     Cause.ERROR_RATE: is_answering,
     Cause.CLOCK_LIMITED: is_unlimited,
     Cause.MEMORY_LEAK: is_lean,
+    Cause.FOREIGN: is_up,
 }
 """What proves that each is over."""

@@ -12,6 +12,7 @@ from bot.domain.watching.timeline import FORGET_AFTER, Break
 _STEPS = 130
 _STILLS = 200
 _MANY_AT_ONCE = 8
+_SAME = 0.5
 
 
 class Step(NamedTuple):
@@ -69,6 +70,14 @@ class Memory(NamedTuple):
     limit: float
 
 
+class Fault(NamedTuple):
+    """What the kernel's log named last of its GPUs, and when."""
+
+    at: float
+    code: int | None
+    gpu: int | None
+
+
 class Track:
     """One server's past. ``misses`` counts readings in a row without it, ``reads`` those in a row with it."""
 
@@ -77,6 +86,7 @@ class Track:
         "_last_at",
         "birth",
         "errors",
+        "fault",
         "first_miss",
         "is_dead",
         "is_starting",
@@ -96,6 +106,7 @@ class Track:
         "stills",
         "waited",
         "was_lost",
+        "why",
     )
 
     def __init__(self, now: float) -> None:
@@ -119,16 +130,25 @@ class Track:
         self.still_expected = 0.0
         self.still_seconds = 0.0
         self.limited_since: float | None = None
+        self.fault: Fault | None = None
         self.is_dead = False
         self.is_starting = False
         self.was_lost = False
+        self.why: str | None = None
 
     def take(self, sample: Sample | None, now: float, broken: Break) -> Raw | None:
-        """Go on to a reading; what lies between the last one and this, where a speed may be read from it."""
+        """Go on to a reading; what lies between the last one and this, where a speed may be read from it.
+
+        ``now`` is when the sample was true. What was true no later than the last one says nothing new.
+        """
         if broken is Break.GAP:
             self._forget(now)
+        if sample is not None and sample.fault_age is not None:
+            self.fault = Fault(now - sample.fault_age, sample.fault_code, sample.fault_gpu)
         if sample is None or sample.is_dead:
             self._miss(sample, now)
+            return None
+        if sample.age is not None and self.last is not None and now <= self._last_at + _SAME:
             return None
         self.was_lost = bool(self.misses)
         self.misses = 0
@@ -146,6 +166,7 @@ class Track:
         self.misses += 1
         self.reads = 0
         self.is_dead = sample is not None
+        self.why = sample.why if sample is not None else None
         self.is_starting = False
 
     def _forget(self, now: float) -> None:

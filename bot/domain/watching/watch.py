@@ -10,12 +10,12 @@ import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from bot.domain.watching import alerts, fleet_rules
+from bot.domain.watching import alerts, fleet_rules, foreign
 from bot.domain.watching.alerts import Book, Change, Did
-from bot.domain.watching.causes import FLEET, HIDES, PLANNED, Cause, Finding
+from bot.domain.watching.causes import FLEET, HIDES, PLANNED, Cause, Finding, Value
 from bot.domain.watching.fleet_rules import JobTrack
 from bot.domain.watching.limits import Limits
 from bot.domain.watching.looks import FleetLook, Look, bounds, median_of_others
@@ -29,6 +29,7 @@ from bot.domain.watching.usual import Shared, Usual
 
 _LEARNED_AFTER = 90.0
 _STILL = 1.5
+_SAME = 0.5
 _SUSPECT = (Cause.DOWN, Cause.HUNG, Cause.STARVED, Cause.SLOW_SERVER, Cause.CRASH_LOOP, Cause.SLOW_FLEET)
 _LOST_AT_FIRST = 0.004
 _FALSE_DOWNS_A_DAY = 0.02
@@ -69,9 +70,12 @@ class Watch:
         jobs, notes = self._jobs_and_notes(fleet, reading, now)
         kept = [one for one in (*findings, *jobs) if not self._is_planned(one, now)]
         self.book, changes = alerts.advance(self.book, kept, self._proof(fleet, looks, now), reading.at, self.limits)
+        unwell = frozenset(name for name, look in looks.items() if look.track.misses > 1 or look.track.is_dead)
+        self.book, fired = foreign.confirm(self.book, self.planned(), reading.at)
+        self.book, doubts = foreign.doubt(self.book, unwell, reading.at)
         self._suspect(looks, findings, now)
         self._learn(looks, fleet, now)
-        return (*changes, *notes)
+        return (*changes, *fired, *doubts, *notes)
 
     # What was seen
 
@@ -84,7 +88,9 @@ class Watch:
         return {name: self._look_at(name, reading, broken, needed) for name in names}
 
     def _look_at(self, name: str, reading: Reading, broken: Break, needed: int) -> Look:
-        now, sample = self._timeline.elapsed, reading.servers.get(name)
+        sample = reading.servers.get(name)
+        age = sample.age or 0.0 if sample is not None else 0.0
+        now = self._timeline.elapsed - age
         track = self._tracks.get(name)
         if track is None:
             track = self._tracks[name] = Track(now)
@@ -98,7 +104,8 @@ class Watch:
             found = [None] * len(self._windows)  # whether it hangs or idles is not for its pace to say
         limits = bounds(found, (self._noise, usual.means), self.limits, usual.range)
         step = self._timeline.usual
-        return Look(name, track, usual, now, reading.at, step, needed, found, limits, [None] * len(found))
+        at = reading.at - timedelta(seconds=age)
+        return Look(name, track, usual, now, at, step, needed, found, limits, [None] * len(found))
 
     def _usual_of(self, name: str, sample: Sample | None, now: float) -> Usual:
         profile = f"{sample.profile or ''}/{sample.max_running or ''}" if sample is not None else "/"
@@ -194,6 +201,10 @@ class Watch:
         note = replace(note, evidence=finding.evidence, fired_at=at)
         return [Change(Did.NOTE, at, note, finding.servers)]
 
+    def planned(self) -> frozenset[str]:
+        """The servers that an operation works on, or did a moment ago."""
+        return frozenset(name for name in self._planned_at if self._was_planned(name, self._timeline.elapsed))
+
     def _was_planned(self, name: str, now: float) -> bool:
         at = self._planned_at.get(name)
         return at is not None and now - at <= self.limits.grace_after_plan.total_seconds()
@@ -202,14 +213,15 @@ class Watch:
         return finding.cause in PLANNED and all(self._was_planned(name, now) for name in finding.servers)
 
     def _proof(self, fleet: FleetLook, looks: Mapping[str, Look], now: float) -> alerts.Proof:
-        def proof(cause: Cause, name: str) -> bool:
+        def proof(cause: Cause, name: str) -> Mapping[str, Value] | None:
             if cause is Cause.SLOW_FLEET and name == FLEET:
-                return fleet_rules.is_fleet_fast(fleet, self.limits)
+                is_fast = fleet_rules.is_fleet_fast(fleet, self.limits)
+                return {"rate": sum(look.rate for look in fleet.looks.values())} if is_fast else None
             if cause is Cause.JOB_STALLED:
                 job = self._jobs.get(name)
-                return job is not None and fleet_rules.is_job_moving(job, now)
+                return fleet_rules.job_end(job, now) if job is not None else None
             look = looks.get(name)
-            return look is not None and PROOFS[cause](look, self.limits)
+            return {"rate": look.rate} if look is not None and PROOFS[cause](look, self.limits) else None
 
         return proof
 
@@ -274,8 +286,8 @@ class Watch:
             track = self._tracks.get(name)
             if track is None or track.misses or not track.steps or not usual.is_known:
                 continue
-            step = track.steps[-1]
-            if step.end == self._timeline.elapsed and step.expected > 0:
+            step, age = track.steps[-1], track.last.age or 0.0 if track.last is not None else 0.0
+            if abs(step.end - (self._timeline.elapsed - age)) < _SAME and step.expected > 0:
                 found[name] = step.expected / step.span
         return found
 

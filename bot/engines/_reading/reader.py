@@ -71,6 +71,8 @@ class Reader(ABC):
         self._numbers: dict[str, float] = {}
         self._warnings: dict[str, str] = {}
         self._degraded: tuple[str, str] | None = None
+        self._seats_asked: int | None = None
+        self._is_warming_up = False
         self._failures.start_anew()
 
     def feed(self, data: bytes) -> None:
@@ -161,6 +163,8 @@ class Reader(ABC):
             numbers=dict(self._numbers),
             warnings=tuple(redact(text) for text in self._warnings.values()),
             lines=self._lines,
+            seats_asked=self._seats_asked,
+            is_warming_up=self._is_warming_up and crash is None and stop is None,
         )
 
     def _warn(self, key: str, sentence: str) -> None:
@@ -210,6 +214,7 @@ class Reader(ABC):
     def _is_ready(self) -> None:
         """It says that it is ready: whatever failed before was no crash, unless a process had ended."""
         self._verdict.survive()
+        self._is_warming_up = False
         if self._phases.phase is not Phase.SERVING:
             self._phases.reach(Phase.READY)
 

@@ -40,10 +40,13 @@ _WORD = re.compile(
 )
 """Tokens of a language, not of a door."""
 _SHAPES = re.compile(
-    r"\bhf_[A-Za-z0-9]{8,}|\bsk-[\w-]{8,}|\bxox[a-z]-[\w-]{6,}|\bxapp-[\w-]{6,}|\bgh[pousr]_[A-Za-z0-9]{16,}"
+    r"\bhf_(?![a-z]+(?![A-Za-z0-9]))[A-Za-z0-9]{8,}|\bsk-[\w-]{8,}"
+    r"|\bxox[a-z]-[\w-]{6,}|\bxapp-[\w-]{6,}|\bgh[pousr]_[A-Za-z0-9]{16,}"
     r"|\bgithub_pat_\w{16,}|\bglpat-[\w-]{12,}|\bAKIA[0-9A-Z]{12,}|\bAIza[\w-]{20,}|\bnvapi-[\w-]{12,}"
     r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{4,}|\bms-[0-9a-f]{8}-[0-9a-f-]{20,}"
 )
+"""Shapes that only keys have; ``hf_`` before a plain word is a module's name (``hf_transformers``)."""
+
 _SUSPICIOUS = re.compile(
     r"key|token|secret|passw|passphrase|credential|bearer|basic|://|sig|auth|hf_|sk-|xox|xapp|gh[pousr]_|github_pat"
     r"|glpat|akia|aiza|nvapi|eyj|ms-",

@@ -12,10 +12,11 @@ from bot.domain.engine import FlagProblem, LogReader, WarmUp
 from bot.domain.facts import Answer, Load, Running
 from bot.domain.flags import Flags
 from bot.domain.fleet import Server
+from bot.domain.kernel_caches import KernelCache
 from bot.engines import _asking, _commandline, _launching, _secrets
 from bot.engines._commandline import Entry
+from bot.engines.sglang import caches, http
 from bot.engines.sglang import flags as rules
-from bot.engines.sglang import http
 from bot.engines.sglang.log import SglangReader
 
 _DEFAULT_PORT = 30_000
@@ -35,9 +36,12 @@ class Sglang:
     load_paths = ("/metrics", "/v1/loads")
     config_paths = ("/server_info", "/get_server_info")
     """The older name logs a warning at every call since 0.5.9: it is for what answers 404 to the first."""
+    metric_names = http.WANTED
     warm_up = WarmUp(
         "/generate", b'{"text":"1 2 3","sampling_params":{"max_new_tokens":4,"temperature":0,"ignore_eos":true}}'
     )
+
+    kernel_caches = caches.CACHES
 
     def launch_argv(self, server: Server, flags: Flags) -> tuple[str, ...]:
         return _launching.command_line(server, flags)
@@ -67,6 +71,9 @@ class Sglang:
             own=dict.fromkeys((_LAUNCHER, *sorted(_COMMANDS)), asks_launcher),
             extra=dict.fromkeys(_COMMANDS, ("--model-type",)),
         )
+
+    def caches_used(self, version: str | None, flags: Flags) -> tuple[KernelCache, ...]:
+        return caches.used(version, flags)
 
     def check(self, version: str, known: frozenset[str], flags: Flags) -> tuple[FlagProblem, ...]:
         return rules.check(version, known, flags)

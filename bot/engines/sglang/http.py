@@ -17,7 +17,7 @@ from bot.engines._prometheus import Metrics, Row
 from bot.engines._secrets import hidden
 
 _PREFIX = "sglang:"
-_WANTED = frozenset(
+WANTED = frozenset(
     _PREFIX + name
     for name in (
         "num_running_reqs",
@@ -68,7 +68,7 @@ def load(answers: Mapping[str, Answer]) -> Load:
     """The numbers of ``/metrics`` and ``/v1/loads`` together; both may be missing."""
     page = answers.get("/metrics")
     has_metrics = page is not None and page.is_ok and _SHORTEST_METRICS in page.body
-    metrics = _prometheus.read(page.body, _WANTED) if page is not None and has_metrics else Metrics()
+    metrics = _prometheus.read(page.body, WANTED) if page is not None and has_metrics else Metrics()
     ranks = _json.objects(_json.document(answers.get("/v1/loads")).get("loads"))
     running = _sum(ranks, "num_running_reqs", otherwise=_count(metrics, "num_running_reqs"))
     stamp = min((one for rank in ranks if (one := _json.number(rank.get("timestamp"))) is not None), default=None)

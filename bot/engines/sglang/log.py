@@ -18,6 +18,7 @@ _VERSION = re.compile(
 )
 
 _LAUNCHED = re.compile(r"^\s*server_args=(?:\w*\(|\{)")
+_SEATS_ASKED = re.compile(r"\bmax_running_requests'?[=:] ?(\d{1,8})\b")
 _SPAWNED = re.compile(r"Init (?:torch distributed|parallel) (?:begin|end)|Using default HuggingFace chat")
 _LOAD_BEGINS = re.compile(r"(?i)\bload weight begin")
 _LOAD_ENDED = re.compile(r"(?i)\bload weight end")
@@ -125,8 +126,10 @@ class SglangReader(Reader):
         is_capture = self._phases.phase is Phase.CAPTURING_GRAPHS and _BARE_BAR.match(text)
         return bool(is_capture or _GRAPH_BAR.search(text)) and self._bar(Phase.CAPTURING_GRAPHS, text)
 
-    def _launched(self, _record: Record, _match: re.Match[str]) -> None:
+    def _launched(self, record: Record, _match: re.Match[str]) -> None:
         self._launch()
+        asked = _SEATS_ASKED.search(record.text)
+        self._seats_asked = int(asked[1]) if asked is not None else None
 
     def _spawned(self, record: Record, _match: re.Match[str]) -> None:
         if self._phases.phase in {None, Phase.SPAWNED}:
@@ -175,6 +178,7 @@ class SglangReader(Reader):
     def _http(self, _record: Record, _match: re.Match[str]) -> None:
         if not self._phases.is_up:
             self._began(Phase.WARMING_UP)
+            self._is_warming_up = True
 
     def _ready(self, _record: Record, _match: re.Match[str]) -> None:
         self._is_ready()

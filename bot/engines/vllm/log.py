@@ -16,6 +16,7 @@ from bot.engines.vllm.stats import accepted, last_numbers
 _VERSION = re.compile(
     r"(?:LLM engine \(v?|API server version:? v?|[ █▀▄] version v?|\bvllm==|vLLM version:? v?)(\d+\.\d+[\w.+]*)",
 )
+_SEATS_ASKED = re.compile(r"\bmax_num_seqs'?[=:] ?(\d{1,8})\b")
 _LAUNCHED = re.compile(r"vLLM API server version|non-default args: |^args: Namespace\(|^\s*vLLM version|█ +version ")
 _SPAWNED = re.compile(
     r"Initializing an? (?:V\d )?LLM engine|rank \d+ in world size|distributed_init_method|Resolved architecture"
@@ -138,8 +139,11 @@ class VllmReader(Reader):
             return self._bar(Phase.CAPTURING_GRAPHS, text)
         return _COMPILE_BAR.search(text) is not None and self._bar(Phase.JIT_COMPILING, text)
 
-    def _launched(self, _record: Record) -> None:
+    def _launched(self, record: Record) -> None:
         self._launch()
+        asked = _SEATS_ASKED.search(record.text)
+        if asked is not None:
+            self._seats_asked = int(asked[1])
 
     def _spawned(self, record: Record) -> None:
         if self._phases.phase in {None, Phase.SPAWNED}:

@@ -146,6 +146,9 @@ class Bare:
         lines = [f"url = {_quoted(f'http://{_host(get.address)}:{get.port}{path}')}"]
         if get.token:
             lines.append(f"header = {_quoted(f'Authorization: Bearer {get.token}')}")
+        if get.method != "GET":
+            lines += [f"request = {get.method}", 'header = "Content-Type: application/json"']
+            lines += [f"data-raw = {_quoted(get.data)}"] if get.data else []
         asked = ("curl", "-q", "-sS", "--noproxy", "*", "-m", f"{get.limit.total_seconds():g}", "-w", "\n%{http_code}")
         argv = (*asked, "--max-filesize", str(max(get.body, 1 << 20)), "-K", "-")
         ended = await self._run(argv, stdin="\n".join(lines).encode(), limit=get.limit + PATIENCE)
@@ -155,8 +158,9 @@ class Bare:
 
     async def _get_by_bash(self, key: int, get: Get, path: str) -> Got:
         words = (get.address, str(get.port), path, "", str(get.body + 4096))
-        if get.token:
-            return Got(key, Outcome.BROKEN, path=path, why="the host has no python3 or curl to ask with a key")
+        if get.token or get.method != "GET":
+            what = "to change it with" if get.method != "GET" else "to ask with a key"
+            return Got(key, Outcome.BROKEN, path=path, why=f"the host has no python3 or curl {what}")
         ended = await self._run(("bash", "-c", _TCP, _MARK, *words), limit=get.limit)
         if ended.status in _MISSING:
             return Got(key, Outcome.BROKEN, path=path, why=_NO_HTTP)

@@ -1,25 +1,29 @@
 """Reads what nvidia-smi, or what stands for it, prints about cards, their processes and what slows them.
 
 Fields and their names: NVIDIA's ``nvidia-smi --help-query-gpu``. Drivers before 535 know the reasons that slow
-a clock as ``clocks_throttle_reasons``; some stand-ins know no reasons at all, so that is the third try.
+a clock as ``clocks_throttle_reasons``; some stand-ins know neither reasons nor PCI addresses, so that is the third
+try. A GPU that fell off the bus makes the query fail for all of them: which index has which PCI address is remembered
+from looks before, so that what the kernel says of it can still be told of the right one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from math import isfinite
 from typing import TypeVar
 
-from bot.domain.facts import Gpu, GpuUse
+from bot.domain.facts import Gpu, GpuFault, GpuUse
+from bot.domain.gpu_faults import REMEMBERED
+from bot.engines._reading import kernel
 from bot.engines._reading.redact import redact
-from bot.runtime.probing.wire import AskGpus, GpusSeen
+from bot.runtime.probing.wire import AskGpus, AskKernel, GpusSeen, KernelLines
 
 LIMIT = timedelta(seconds=10)
 """Without persistence mode a driver wakes up first, some seconds a card."""
 _BASE = "index,uuid,name,memory.used,memory.total,utilization.gpu,temperature.gpu,power.draw"
-_REASONS = (",clocks_event_reasons.active", ",clocks_throttle_reasons.active", "")
+_REASONS = (",pci.bus_id,clocks_event_reasons.active", ",pci.bus_id,clocks_throttle_reasons.active", "")
 _FORMAT = "--format=csv,noheader,nounits"
 _CARDS = tuple((f"--query-gpu={_BASE}{reasons}", _FORMAT) for reasons in _REASONS)
 _USES = ("--query-compute-apps=pid,gpu_uuid,used_memory,process_name", _FORMAT)
@@ -38,6 +42,34 @@ _Number = TypeVar("_Number", int, float)
 def question(argv: tuple[str, ...], variant: int = 0) -> AskGpus:
     """What to ask with this command; ``variant`` is the first list of fields to try."""
     return AskGpus(argv, (*_CARDS[variant:], *_CARDS[:variant]), _USES, LIMIT)
+
+
+def kernel_question(command: tuple[str, ...]) -> AskKernel:
+    """What to ask of the kernel's log; an empty command means what the host has for that."""
+    return AskKernel(command, kernel.WORDS, LIMIT)
+
+
+def buses(seen: GpusSeen) -> Mapping[str, int]:
+    """Which GPU has which PCI address, as far as it was told."""
+    found: dict[str, int] = {}
+    for cells in _rows(seen.cards):
+        index = _number(int, cells[0])
+        address = kernel.bus(cells[8]) if len(cells) > 8 else ""
+        if index is not None and address:
+            found[address] = index
+    return found
+
+
+def faults(told: KernelLines, indices: Mapping[str, int], now: datetime) -> tuple[GpuFault, ...] | None:
+    """What the kernel said of GPUs lately, the newest first; None where its log can't be read."""
+    if told.lines is None:
+        return None
+    words = kernel.read(told.lines, kernel.Clocks(told.up, told.epoch, told.offset))
+    return tuple(
+        GpuFault(now - one.age, one.pci, one.code, redact(one.words), indices.get(one.pci), one.pid, one.times)
+        for one in words
+        if one.age <= REMEMBERED
+    )
 
 
 def variant_of(asked: int, told: int) -> int:
@@ -75,7 +107,7 @@ def _cards(text: str) -> Iterator[Gpu]:
             _number(int, cells[5]),
             _number(int, cells[6]),
             _number(float, cells[7]),
-            _reasons(cells[8]) if len(cells) > 8 else (),
+            _reasons(next((cell for cell in cells[8:] if cell.startswith("0x")), "")),
         )
 
 

@@ -12,6 +12,7 @@ from bot.domain.engine import Engine
 from bot.domain.errors import FleetError, HopError
 from bot.domain.facts import Answer, Outcome
 from bot.domain.fleet import Fleet, Host, Server
+from bot.domain.kernel_caches import KernelCache
 from bot.domain.phrases import span
 from bot.ports import Clock
 from bot.runtime.probing import gpus
@@ -21,7 +22,20 @@ from bot.runtime.probing.logs import tail_lines, tail_size
 from bot.runtime.probing.movement import SHORTEST
 from bot.runtime.probing.recognition import ENV, Census, record_path, words_of
 from bot.runtime.probing.servers import Question, ServerLook
-from bot.runtime.probing.wire import Chunk, Got, GpusSeen, Item, Processes, Request, Tail, Tailed, Watch
+from bot.runtime.probing.wire import (
+    Chunk,
+    Counted,
+    Folder,
+    Got,
+    GpusSeen,
+    Item,
+    KernelLines,
+    Processes,
+    Request,
+    Tail,
+    Tailed,
+    Watch,
+)
 
 HTTP_SHARE = 0.8
 """A server gets this much of a host's time, so that its silence is never taken for the host's."""
@@ -29,6 +43,8 @@ MOVEMENT = (SHORTEST + timedelta(milliseconds=50), timedelta(seconds=2))
 """A second shows most that move; one long prefill may take that long, so who stood still gets two more."""
 LAST_WAIT = gpus.LIMIT + timedelta(seconds=2)
 MOST_ROUNDS = 16
+AS_THE_LOGIN = "process"
+"""The launcher whose processes have the login's home and environment."""
 _HERE = ("::1", "localhost", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound
 
 
@@ -70,7 +86,9 @@ class HostLook:
         self._behind: set[str] = set()
         self._heard = asyncio.Event()
         self._counted = asyncio.Event()
+        self._folders: list[tuple[Folder, list[tuple[ServerLook, KernelCache]]]] = []
         self._gpus_seen: GpusSeen | None = None
+        self._kernel_said: KernelLines | None = None
 
     async def run(self) -> None:
         """Look; whatever fails is told of these servers."""
@@ -169,12 +187,15 @@ class HostLook:
         needs, limit = self._needs, self._patience * HTTP_SHARE
         self._questions = [(one, question) for one in self._servers for question in one.questions(limit)]
         host = self._warm.host
+        self._folders = cache_folders(host, self._servers) if needs.caches else []
         return Request(
             gets=tuple(question.get for _one, question in self._questions),
             watch=self._watch(),
             follows=tuple(one.memory.log.question() for one in self._logged) if needs.log else (),
             tails=tuple(Tail(one.server.log, tail_size(needs.tail)) for one in self._logged) if needs.tail else (),
+            folders=tuple(folder for folder, _whose in self._folders),
             gpu=gpus.question(host.gpu_query, self._warm.gpu_variant) if needs.gpu else None,
+            kernel=gpus.kernel_question(host.kernel_log) if needs.gpu else None,
         )
 
     def _watch(self) -> Watch | None:
@@ -201,8 +222,15 @@ class HostLook:
             case Tailed(key=key) if 0 <= key < len(self._logged):
                 self._logged[key].log_tail = tail_lines(item, self._needs.tail)
                 self._logged[key].mark()
+            case Counted(key=key) if 0 <= key < len(self._folders):
+                now = self._clock.now()
+                for one, cache in self._folders[key][1]:
+                    one.counted(cache, item, now)
             case GpusSeen():
                 self._see_gpus(item)
+            case KernelLines():
+                self._kernel_said = item
+                self._share_faults()
             case _:
                 return
         self._settle()
@@ -239,8 +267,10 @@ class HostLook:
     def _see_gpus(self, seen: GpusSeen) -> None:
         if seen.cards:
             self._warm.gpu_variant = gpus.variant_of(self._warm.gpu_variant, seen.variant)
+            self._warm.gpu_buses.update(gpus.buses(seen))
         self._gpus_seen = seen
         self._share_gpus()
+        self._share_faults()
 
     def _share_gpus(self) -> None:
         """Say of each process that holds GPU memory whose it is, as far as the processes are known by now."""
@@ -257,6 +287,16 @@ class HostLook:
         for one in self._servers:
             one.gpus = cards
             one.mark()
+
+    def _share_faults(self) -> None:
+        """Say what the kernel told of GPUs, of each as its number where it is known."""
+        if self._kernel_said is None:
+            return
+        found = gpus.faults(self._kernel_said, self._warm.gpu_buses, self._clock.now())
+        for one in self._servers:
+            if is_here(one.server, has_hops=bool(self._warm.host.hops)):
+                one.faults = found
+                one.mark()
 
     async def _catch_up(self, source: Source) -> None:
         """Read logs that grew by more than one piece since the last look."""
@@ -291,6 +331,25 @@ class HostLook:
 def is_here(server: Server, *, has_hops: bool) -> bool:
     """Whether a server's processes are those of its host: not where this machine asks a foreign address."""
     return has_hops or server.address.startswith("127.") or server.address in _HERE
+
+
+def cache_folders(
+    host: Host, servers: Sequence[ServerLook]
+) -> list[tuple[Folder, list[tuple[ServerLook, KernelCache]]]]:
+    """The folders of compiled kernels, each once, with the servers that keep theirs there.
+
+    Only those of servers that are started as the login itself: a unit or a container has a home of its own.
+    """
+    found: dict[Folder, list[tuple[ServerLook, KernelCache]]] = {}
+    for one in servers:
+        if one.server.launcher != AS_THE_LOGIN or not is_here(one.server, has_hops=bool(host.hops)):
+            continue
+        env = dict(one.server.launch.env)
+        for cache in one.engine.kernel_caches:
+            names = {place.partition("/")[0][1:] for place in cache.place if place.startswith("$")} | {"HOME"}
+            own = tuple((name, env[name]) for name in sorted(names) if name in env)
+            found.setdefault(Folder(cache.place, own), []).append((one, cache))
+    return list(found.items())
 
 
 def watch_of(host: Host, servers: Sequence[Server]) -> Watch | None:

@@ -28,6 +28,7 @@ class WarmHost:
         self.census: Census | None = None
         self.counted_at: datetime | None = None
         self.gpu_variant = 0
+        self.gpu_buses: dict[str, int] = {}
         self.watch: tuple[object, Watch | None] = (None, None)
         self._transport = transport
         self._source: Source | None = None

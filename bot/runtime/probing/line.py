@@ -24,7 +24,7 @@ LINE_LIMIT = 64 * 1024 * 1024
 # In the order in which they import each other.
 _MODULES = (
     *("connection", "files", "gets", "sockets", "processes", "gpus"),
-    *("sessions", "journal", "workers", "watcher", "loop"),
+    *("sessions", "journal", "kernel", "folders", "workers", "watcher", "loop"),
 )
 _PACKAGE = "bot.runtime.probing.scout"
 _BOOT = """\

@@ -8,14 +8,16 @@ from datetime import datetime, timedelta
 
 from bot.domain.diagnosis import Diagnosis
 from bot.domain.engine import Engine
-from bot.domain.facts import Answer, Gpu, Load, Movement, Outcome, Process, Running, ServerFacts
+from bot.domain.facts import Answer, Gpu, GpuFault, Load, Movement, Outcome, Process, Running, ServerFacts
 from bot.domain.fleet import Fleet, Server
+from bot.domain.kernel_caches import CacheSeen, KernelCache
 from bot.domain.limiting import SEATS_FLAG
+from bot.domain.routing import Routed
 from bot.ports import Needs
 from bot.runtime.probing.logs import LogFollower
 from bot.runtime.probing.movement import Mover
 from bot.runtime.probing.recognition import Recognised, profile_of, token_of
-from bot.runtime.probing.wire import Chunk, Get, Got
+from bot.runtime.probing.wire import Chunk, Counted, Get, Got
 
 BODY = 2 * 1024 * 1024
 """Metrics of a server with all its histograms take some hundred KB."""
@@ -79,7 +81,10 @@ class ServerLook:
     diagnosis: Diagnosis | None = None
     chunks: list[Chunk] = field(default_factory=list)
     gpus: tuple[Gpu, ...] = ()
+    faults: tuple[GpuFault, ...] | None = None
+    caches: dict[KernelCache, CacheSeen] = field(default_factory=dict)
     log_tail: tuple[str, ...] = ()
+    routed: dict[str, Routed] = field(default_factory=dict)
     _said: ServerFacts | None = None
 
     @property
@@ -157,6 +162,12 @@ class ServerLook:
         self._said = None
         return has_more
 
+    def counted(self, cache: KernelCache, counted: Counted, now: datetime) -> None:
+        """Take what lies in a cache of kernels."""
+        newest = now - counted.quiet if counted.quiet is not None else None
+        self.caches[cache] = CacheSeen(counted.files, newest, counted.is_there)
+        self._said = None
+
     def fail(self, why: str) -> None:
         """Its host can't be looked at."""
         self.unreachable = why
@@ -189,6 +200,7 @@ class ServerLook:
         recognised = self.recognised or Recognised()
         is_earlier = recognised.ended is not None and recognised.ended == self.memory.earlier_end
         is_pending = self.unreachable is None and not self.is_settled and not self._has_health()
+        indices = self.server.gpus or recognised.gpus
         return ServerFacts(
             self.server.name,
             now,
@@ -202,7 +214,9 @@ class ServerLook:
             running=self._running(recognised.process),
             movement=self.movement,
             diagnosis=self.diagnosis,
-            gpus=_chosen(self.gpus, self.server.gpus or recognised.gpus),
+            gpus=_chosen(self.gpus, indices),
+            faults=_own_faults(self.faults, indices, recognised.process),
+            caches=dict(self.caches) if self.caches else None,
             exit_status=None if is_earlier else recognised.exit_status,
             profile=self._profile(recognised.process),
             orphans=recognised.orphans,
@@ -210,6 +224,7 @@ class ServerLook:
             sees_processes=self.sees_processes,
             session=recognised.session,
             is_adopted=recognised.is_adopted,
+            routed=tuple(self.routed.values()),
         )
 
     def _has_health(self) -> bool:
@@ -248,3 +263,13 @@ def alternatives(paths: Sequence[str]) -> list[tuple[str, ...]]:
 def _chosen(gpus: tuple[Gpu, ...], indices: tuple[int, ...] | None) -> tuple[Gpu, ...]:
     """A server's own cards; all of them where nobody says which are its own."""
     return tuple(gpu for gpu in gpus if gpu.index in indices) if indices else gpus
+
+
+def _own_faults(
+    faults: tuple[GpuFault, ...] | None, indices: tuple[int, ...] | None, process: Process | None
+) -> tuple[GpuFault, ...] | None:
+    """What was said of its own cards, or of its process; of all of them where nobody says which are its own."""
+    if faults is None or not indices:
+        return faults
+    pid = process.pid if process is not None else -1
+    return tuple(one for one in faults if one.gpu in indices or (one.gpu is None and one.pid == pid))

@@ -27,7 +27,11 @@ class Garbled(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """An HTTP GET; of several paths the first that is not 404 counts. ``body`` is the most bytes to bring."""
+    """An HTTP GET; of several paths the first that is not 404 counts. ``body`` is the most bytes to bring.
+
+    With another ``method`` it changes something: it has one path, ``data`` is its JSON, and it never goes over a
+    connection that was kept, which may have died.
+    """
 
     address: str
     port: int
@@ -35,6 +39,13 @@ class Get:
     limit: timedelta
     body: int = 0
     token: str | None = field(default=None, repr=False)
+    method: str = "GET"
+    data: str = field(default="", repr=False)
+
+    def words(self) -> tuple[object, ...]:
+        """As it is sent."""
+        usual = (self.address, self.port, self.paths, self.limit.total_seconds(), self.body, self.token)
+        return usual if self.method == "GET" else (*usual, self.method, self.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +77,29 @@ class Tail:
 
 
 @dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder whose files are counted: the first of these whose variables are set; ``env`` goes before the login's."""
+
+    places: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class AskGpus:
     """The GPU query: the command, argument lists for its cards of which the first that works counts, and for uses."""
 
     argv: tuple[str, ...]
     cards: tuple[tuple[str, ...], ...]
     uses: tuple[str, ...]
+    limit: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class AskKernel:
+    """The kernel's log: the command that prints it (empty: what the host has for that), and words of telling lines."""
+
+    command: tuple[str, ...]
+    words: tuple[str, ...]
     limit: timedelta
 
 
@@ -83,20 +111,23 @@ class Request:
     watch: Watch | None = None
     follows: tuple[Follow, ...] = ()
     tails: tuple[Tail, ...] = ()
+    folders: tuple[Folder, ...] = ()
     gpu: AskGpus | None = None
+    kernel: AskKernel | None = None
 
     def line(self, number: int) -> bytes:
         """As it is sent."""
-        watch, gpu = self.watch, self.gpu
+        watch, gpu, kernel = self.watch, self.gpu, self.kernel
         value = {
             "id": number,
-            "gets": [
-                (one.address, one.port, one.paths, one.limit.total_seconds(), one.body, one.token) for one in self.gets
-            ],
+            "gets": [one.words() for one in self.gets],
             "watch": watch and {"ports": watch.ports, "words": watch.words, "records": watch.records, "env": watch.env},
             "follows": [(one.path, one.offset, one.inode, one.seam, FIRST_LOOK, MOST_BEHIND) for one in self.follows],
             "tails": [(one.path, one.size) for one in self.tails],
+            "folders": [(one.places, dict(one.env)) for one in self.folders],
             "gpu": gpu and {"argv": gpu.argv, "cards": gpu.cards, "uses": gpu.uses, "limit": gpu.limit.total_seconds()},
+            "kernel": kernel
+            and {"command": kernel.command, "words": kernel.words, "limit": kernel.limit.total_seconds()},
         }
         return json.dumps(value, separators=(",", ":")).encode() + b"\n"
 
@@ -194,6 +225,33 @@ class Tailed:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelLines:
+    """The telling lines of a kernel's log, the oldest first, and the host's clocks when they were read.
+
+    ``up`` is seconds since boot, ``epoch`` since 1970, ``offset`` its local time's, east of UTC. ``lines`` is None
+    where the log can't be read.
+    """
+
+    lines: tuple[str, ...] | None = None
+    up: float = 0.0
+    epoch: float = 0.0
+    offset: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What lies in a folder: how many files (some thousand are counted at most) and how long nothing was written.
+
+    ``files`` is None where nobody could look.
+    """
+
+    key: int
+    files: int | None
+    quiet: timedelta | None = None
+    is_there: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class GpusSeen:
     """What the GPU query printed, by which list of fields; ``why`` where nothing of it can be used.
 
@@ -217,7 +275,7 @@ class Done:
     """Everything that was asked has been answered."""
 
 
-Item = Got | Processes | Chunk | Tailed | GpusSeen | Begun | Done
+Item = Got | Processes | Chunk | Tailed | Counted | GpusSeen | KernelLines | Begun | Done
 
 
 def read_line(line: bytes) -> list[tuple[int, Item]]:
@@ -314,6 +372,21 @@ def _gpus(one: Any) -> GpusSeen:
     return GpusSeen(_whole(variant), _text(cards), _text(uses), _text(why), known)
 
 
+def _kernel(one: Any) -> KernelLines:
+    _number, _kind, _key, value = one
+    if value is None:
+        return KernelLines()
+    lines, up, epoch, offset = value
+    return KernelLines(tuple(_text(line) for line in lines), _seconds(up), _seconds(epoch), _seconds(offset))
+
+
+def _counted(one: Any) -> Counted:
+    _number, _kind, key, files, quiet, is_there = one
+    return Counted(
+        _whole(key), None if files is None else _whole(files), None if quiet is None else _span(quiet), bool(is_there)
+    )
+
+
 def _whole(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise Garbled(f"{str(value)[:40]!r} is no whole number")
@@ -331,9 +404,13 @@ def _bytes(value: Any) -> bytes:
 
 
 def _span(value: Any) -> timedelta:
+    return timedelta(seconds=_seconds(value))
+
+
+def _seconds(value: Any) -> float:
     if not isinstance(value, (int, float)):
         raise Garbled(f"{str(value)[:40]!r} is no number")
-    return timedelta(seconds=value)
+    return float(value)
 
 
 _READERS: Mapping[str, Callable[[Any], Item]] = {
@@ -341,7 +418,9 @@ _READERS: Mapping[str, Callable[[Any], Item]] = {
     "processes": _processes,
     "chunk": _chunk,
     "tail": _tailed,
+    "counted": _counted,
     "gpus": _gpus,
+    "kernel": _kernel,
     "begun": lambda _one: Begun(),
     "done": lambda _one: Done(),
 }

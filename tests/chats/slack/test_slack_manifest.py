@@ -23,6 +23,7 @@ METHODS = {
     "conversations_history": "channels:history",
     "conversations_replies": "channels:history",
     "files_upload_v2": "files:write",
+    "usergroups_users_list": "usergroups:read",
     "auth_test": None,
     "apps_connections_open": None,
 }

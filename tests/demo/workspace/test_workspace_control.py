@@ -132,6 +132,10 @@ def test_faults_can_be_set_over_http():
             assert await ask(workspace, "/control/misbehave", fault) == (200, {"ok": True})
             status, _ = await call("POST", f"{workspace.api_url}chat.postMessage")
             assert status == 429
+            fault = {"what": "refuse", "method": "auth.test", "reason": "missing_scope"}
+            assert await ask(workspace, "/control/misbehave", fault) == (200, {"ok": True})
+            refused = await call("POST", f"{workspace.api_url}auth.test")
+            assert refused == (200, {"ok": False, "error": "missing_scope"})
             for what in ("fail", "stall", "drop"):
                 await ask(workspace, "/control/misbehave", {"what": what, "method": "auth.test"})
             for what in ("refuse_upgrades", "expire_tickets", "abort", "mute", "disconnect", "duplicate", "outage"):

@@ -11,7 +11,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.demo.workspace import Pace
+from bot.demo.workspace import Group, Pace
 from tests.demo.workspace.living import call, living, until, web_client
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 40
@@ -326,5 +326,28 @@ def test_faults_a_failure_a_drop_and_an_outage_do_nothing_and_a_stall_does_it_an
             assert (await post())[1]["ok"]
             assert asyncio.get_running_loop().time() - begun > 0.14
             assert len(workspace.room.posts("C0FLEET")) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_user_groups_people_are_told_and_a_group_that_is_not_there_is_refused():
+    async def scenario():
+        groups = (Group("S0EVAL", ("U0ANA", "U0BO")), Group("S0OLD", ("U0VIC",), is_disabled=True))
+        async with living(groups=groups) as workspace:
+            client = web_client(workspace)
+            answer = await client.usergroups_users_list(usergroup="S0EVAL")
+            assert answer.data == {"ok": True, "users": ["U0ANA", "U0BO"]}
+            assert "usergroups:read" in answer.headers["X-OAuth-Scopes"]
+            assert (await client.usergroups_users_list(usergroup="S0OLD"))["users"] == []
+            assert (await client.usergroups_users_list(usergroup="S0OLD", include_disabled=True))["users"] == ["U0VIC"]
+            assert await error_of(client.usergroups_users_list(usergroup="S0NONE")) == "no_such_subteam"
+            assert await error_of(client.usergroups_users_list(usergroup="")) == "invalid_arguments"
+            nobody = AsyncWebClient(token="xoxb-wrong", base_url=workspace.api_url, retry_handlers=[])
+            assert await error_of(nobody.usergroups_users_list(usergroup="S0EVAL")) == "invalid_auth"
+            app = AsyncWebClient(token=workspace.app_token, base_url=workspace.api_url, retry_handlers=[])
+            assert await error_of(app.usergroups_users_list(usergroup="S0EVAL")) == "not_allowed_token_type"
+            workspace.faults.refuse("usergroups.users.list", "missing_scope")
+            assert await error_of(client.usergroups_users_list(usergroup="S0EVAL")) == "missing_scope"
+            assert (await client.usergroups_users_list(usergroup="S0EVAL"))["users"] == ["U0ANA", "U0BO"]
 
     asyncio.run(scenario())

@@ -28,7 +28,9 @@ def go(book, findings=(), *, proven=False, steps=1, at=NOON):
     """So many readings that found the same; the book, and what was told."""
     told = []
     for step in range(steps):
-        book, changes = alerts.advance(book, findings, lambda _cause, _name: proven, at + step * STEP, LIMITS)
+        book, changes = alerts.advance(
+            book, findings, lambda _cause, _name: {"rate": 600.0} if proven else None, at + step * STEP, LIMITS
+        )
         told += [(change.did, change.servers) for change in changes]
     return book, told
 

@@ -17,6 +17,7 @@ from bot.domain.diagnosis import Diagnosis, Phase
 from bot.domain.facts import Answer, Load, Running, Sight
 from bot.domain.flags import Flags
 from bot.domain.fleet import Fleet, Host, Launch, Limits, Profile, Server
+from bot.domain.kernel_caches import KernelCache
 from bot.ports import Channel, Completed, Needs
 from bot.runtime.prober import Prober
 from bot.runtime.probing.line import Line
@@ -50,6 +51,8 @@ class FakeEngine:
     instant_paths = ("/ready", "/model_info")
     load_paths = ("/metrics",)
     config_paths = ("/info", "/get_info")
+    metric_names = frozenset[str]()
+    kernel_caches = (KernelCache("triton", ("$TRITON_CACHE_DIR", "~/.triton/cache"), is_sure=True),)
 
     def launch_argv(self, server: Server, flags: Flags) -> tuple[str, ...]:
         return (*server.launch.command, "--port", str(server.port), *flags.argv())
@@ -68,6 +71,9 @@ class FakeEngine:
     def running(self, answers: Mapping[str, Answer]) -> Running:
         told = next((one for one in answers.values() if one.is_ok and b"version" in one.body), None)
         return Running(version=json.loads(told.body)["version"]) if told else Running()
+
+    def caches_used(self, version: str | None, flags: Flags) -> tuple[KernelCache, ...]:
+        return self.kernel_caches
 
     def reader(self) -> FakeReader:
         return FakeReader()

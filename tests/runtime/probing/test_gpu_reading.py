@@ -5,13 +5,14 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.facts import Gpu, GpuUse
+from bot.domain.facts import Gpu, GpuFault, GpuUse
 from bot.runtime.probing import gpus
-from bot.runtime.probing.wire import GpusSeen
+from bot.runtime.probing.wire import GpusSeen, KernelLines
+from tests.jumping import START
 
 CARDS = """\
-1, GPU-bb, NVIDIA H100 80GB HBM3, 79000, 81559, 100, 88, 634.49, 0x0000000000000048
-0, GPU-aa, NVIDIA H100 80GB HBM3, 4, 81559, [N/A], [Not Supported], [N/A], 0x0000000000000004
+1, GPU-bb, NVIDIA H100 80GB HBM3, 79000, 81559, 100, 88, 634.49, 00000000:DB:00.0, 0x0000000000000048
+0, GPU-aa, NVIDIA H100 80GB HBM3, 4, 81559, [N/A], [Not Supported], [N/A], 00000000:3B:00.0, 0x0000000000000004
 """
 USES = """\
 415, GPU-bb, 78000, /opt/python, with a comma
@@ -84,3 +85,19 @@ def test_a_process_that_holds_memory_is_named_without_its_keys():
     uses = "417, GPU-bb, 5, python serve.py --api-key hunter2hunter2"
     (use,) = gpus.read(GpusSeen(0, CARDS, uses))[1].uses
     assert use.name == "python serve.py --api-key ***"
+
+
+def test_what_the_kernel_says_is_told_of_the_gpu_that_has_the_address():
+    indices = gpus.buses(GpusSeen(0, CARDS, USES))
+    assert indices == {"0000:3b:00": 0, "0000:db:00": 1}
+    assert gpus.buses(GpusSeen(2, "0, GPU-a, H200, 9, 100, 50, 60, 70.5, 0x0", "")) == {}
+    lines = (
+        "[  880.0] NVRM: Xid (PCI:0000:db:00): 79, pid=415, name=python3, GPU has fallen off the bus.",
+        "[  940.0] NVRM: Xid (PCI:0000:ff:00): 31, pid=1, name=x, token=hf_abcdefghijklmnopqrstuvwxyz0123456789",
+    )
+    assert gpus.faults(KernelLines(lines, 1000.0, 1.8e9), indices, START) == (
+        GpuFault(START - timedelta(seconds=60), "0000:ff:00", 31, "token=***", None, 1),
+        GpuFault(START - timedelta(seconds=120), "0000:db:00", 79, "GPU has fallen off the bus", 1, 415),
+    )
+    assert gpus.faults(KernelLines(), indices, START) is None
+    assert gpus.faults(KernelLines(lines, 200_000.0, 1.8e9), indices, START) == ()

@@ -18,9 +18,13 @@ from bot.domain.flags import Flags
 from bot.domain.fleet import Host, Job, Profile
 from bot.domain.readiness import Readiness, judge
 from bot.ports import Needs
+from bot.runtime.probing.hostlook import cache_folders
+from bot.runtime.probing.servers import Memory, ServerLook
 from bot.transports._local import Local
 from tests.runtime.probing.stage import (
+    NOON,
     SECOND,
+    FakeEngine,
     Plain,
     Spoiled,
     World,
@@ -411,6 +415,78 @@ esac
                 assert (gpu.memory_used_mib, gpu.power_w, gpu.clock_limits) == (9, 70.5, ("hw_thermal_slowdown",))
                 assert [(use.pid, use.name, use.memory_mib) for use in gpu.uses] == [(415, "python3", 9284)]
                 assert (seen["gpu1"].gpus[0].utilization_percent, seen["gpu1"].gpus[0].clock_limits) == (None, ())
+
+    run(scene, tmp_path)
+
+
+def test_the_kernels_words_come_with_the_gpus_each_to_the_server_on_it_also_when_the_query_fails(tmp_path):
+    async def scene(_stage):
+        smi, log, broken = tmp_path / "smi", tmp_path / "kernel.log", tmp_path / "broken"
+        smi.write_text(
+            f"""#!/bin/sh
+test -e {broken} && {{ echo 'Unable to determine the device handle for GPU1: Unknown Error'; exit 15; }}
+case $1 in
+  --query-gpu*) echo '0, GPU-a, H200, 9, 100, 50, 60, 70.5, 00000000:3B:00.0, 0x0'
+                echo '1, GPU-b, H200, 1, 100, 50, 30, 7, 00000000:DB:00.0, 0x0';;
+esac
+"""
+        )
+        smi.chmod(0o755)
+        hosts = [Host("h1", gpu_query=(str(smi),), kernel_log=("cat", str(log)))]
+        servers = [server("gpu0", 30000, gpus=(0,)), server("gpu1", 30001, gpus=(1,))]
+        async with World(fleet(*servers, hosts=hosts)) as world:
+            log.write_text("")
+            seen = (await world.looks(gpu=True))[-1].servers
+            assert [one.faults for one in seen.values()] == [(), ()]
+            now = time.monotonic()
+            log.write_text(f"[{now - 120:.6f}] NVRM: Xid (PCI:0000:db:00): 79, pid=5, name=x, GPU has fallen off.\n")
+            broken.touch()
+            seen = (await world.looks(gpu=True))[-1].servers
+            assert [one.gpus for one in seen.values()] == [(), ()]
+            assert next(one.faults for one in seen.values()) == ()
+            (fault,) = seen["gpu1"].faults
+            assert (fault.code, fault.gpu, fault.pid) == (79, 1, 5)
+            assert 119 < (NOON - fault.at).total_seconds() < 140
+            seen = (await world.looks())[-1].servers
+            assert [one.faults for one in seen.values()] == [None, None]
+
+    run(scene, tmp_path)
+
+
+def test_a_kernel_log_that_can_not_be_read_is_not_known(tmp_path):
+    async def scene(_stage):
+        hosts = [Host("h1", gpu_query=("false",), kernel_log=("false",))]
+        async with World(fleet(server("gpu0", 30000, gpus=(0,)), hosts=hosts)) as world:
+            assert (await world.looks(gpu=True))[-1].servers["gpu0"].faults is None
+
+    run(scene, tmp_path)
+
+
+def test_the_caches_of_kernels_are_looked_at_only_when_they_are_needed_and_where_the_servers_keep_them(tmp_path):
+    async def scene(_stage):
+        (tmp_path / "warm" / "abc").mkdir(parents=True)
+        (tmp_path / "warm" / "abc" / "k.cubin").touch()
+        (tmp_path / "home" / ".triton" / "cache").mkdir(parents=True)
+        one, other, boxed = (server(f"gpu{n}", 30000 + n) for n in range(3))
+        one = replace(one, launch=replace(one.launch, env=(("TRITON_CACHE_DIR", str(tmp_path / "warm")),)))
+        other = replace(other, launch=replace(other.launch, env=(("HOME", str(tmp_path / "home")), ("KEY", "s3cret"))))
+        boxed = replace(boxed, launcher="docker")
+        async with World(fleet(one, other, boxed)) as world:
+            seen = (await world.looks(caches=True))[-1].servers
+            ((cache, warm),) = seen["gpu0"].caches.items()
+            assert (cache.name, warm.entries, warm.is_there) == ("triton", 1, True)
+            assert warm.newest is not None
+            assert [(it.entries, it.newest, it.is_there) for it in seen["gpu1"].caches.values()] == [(0, None, True)]
+            assert seen["gpu2"].caches is None
+            remote = replace(one, address="10.0.0.7")
+            looks = [ServerLook(it, FakeEngine(), Memory(FakeEngine(), it), Needs(), world.fleet) for it in
+                     (one, other, replace(one, name="twin"), boxed, remote)]  # fmt: skip
+            folders = cache_folders(world.fleet.hosts[0], looks)
+            assert [(folder.env, len(whose)) for folder, whose in folders] == [
+                ((("TRITON_CACHE_DIR", str(tmp_path / "warm")),), 2),
+                ((("HOME", str(tmp_path / "home")),), 1),
+            ]
+            assert [one.caches for one in (await world.looks())[-1].servers.values()] == [None, None, None]
 
     run(scene, tmp_path)
 

@@ -22,9 +22,27 @@ from bot.runtime.probing import gpus
 from bot.runtime.probing.line import ARGV, Line, NoPython
 from bot.runtime.probing.scout.connection import Connection
 from bot.runtime.probing.scout.files import read_on
+from bot.runtime.probing.scout.folders import MOST, place_of, walked
+from bot.runtime.probing.scout.kernel import MOST_LINES, KernelLog
 from bot.runtime.probing.scout.processes import survey
 from bot.runtime.probing.scout.sockets import from_kernel, from_table, listening, readable
-from bot.runtime.probing.wire import Begun, Chunk, Follow, Get, Got, GpusSeen, Processes, Request, Tail, Tailed, Watch
+from bot.runtime.probing.wire import (
+    AskKernel,
+    Begun,
+    Chunk,
+    Counted,
+    Folder,
+    Follow,
+    Get,
+    Got,
+    GpusSeen,
+    KernelLines,
+    Processes,
+    Request,
+    Tail,
+    Tailed,
+    Watch,
+)
 from bot.transports._local import Local
 from tests.runtime.probing.stage import (
     Spoiled,
@@ -487,3 +505,161 @@ def test_who_lives_on_in_a_session_whose_leader_is_gone_is_told(tmp_path):
 
     child, alive, left, told = asyncio.run(scene())
     assert (alive, left, told) == ({}, {str(tmp_path): [child]}, [child])
+
+
+# --- caches of kernels
+
+
+def counted(*folders: Folder) -> list[Counted]:
+    async def scene():
+        async with lined() as line:
+            return [one for one in await asked(line, Request(folders=folders)) if isinstance(one, Counted)]
+
+    return asyncio.run(scene())
+
+
+def test_the_files_of_a_folder_are_counted_with_the_newest_and_without_what_stands_beside_them(tmp_path):
+    for name in ("abc/k.cubin", "abc/deep/er/k.json", "def/run.log", "locks/x.lock"):
+        path = tmp_path / "cache" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    os.utime(tmp_path / "cache/abc/k.cubin", (time.time() - 500,) * 2)
+    os.utime(tmp_path / "cache/abc/deep/er/k.json", (time.time() - 100,) * 2)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    full, empty, missing, no_folder = counted(
+        *(Folder((str(tmp_path / name),)) for name in ("cache", "empty", "nowhere", "file"))
+    )
+    assert (full.files, full.is_there) == (2, True)
+    assert full.quiet is not None
+    assert 99 < full.quiet.total_seconds() < 110
+    assert empty == Counted(1, 0, None, is_there=True)
+    assert missing == Counted(2, 0, None, is_there=False)
+    assert no_folder == Counted(3, 0, None, is_there=False)
+
+
+def test_of_several_places_the_first_counts_whose_variables_are_set(tmp_path):
+    env = {"A_CACHE": "/a", "HOME": "/home/ana", "EMPTY": " "}
+    assert place_of(["$NO_SUCH/x", "$A_CACHE/x", "~/x"], env) == "/a/x"
+    assert place_of(["$EMPTY/x", "~/x"], env) == "/home/ana/x"
+    assert place_of(["$A_CACHE"], {"A_CACHE": "~/kernels", "HOME": "/home/ana"}) == "/home/ana/kernels"
+    assert place_of(["$NO_SUCH/x"], env) is None
+    assert place_of(["/tmp/torchinductor_{user}"], env) == f"/tmp/torchinductor_{Path('~').expanduser().owner()}"
+    assert counted(Folder(("$NO_SUCH/x",))) == [Counted(0, None, None, is_there=False)]
+
+
+def test_a_folder_that_may_not_be_read_is_not_known(tmp_path):
+    with pytest.raises(OSError, match="too long"):
+        walked("/" + "x" * 5000, time.monotonic() + 1)
+    assert counted(Folder(("/" + "x" * 5000,))) == [Counted(0, None, None, is_there=False)]
+
+
+def test_a_huge_folder_is_counted_as_far_as_a_bound_and_links_are_not_followed(tmp_path):
+    for number in range(MOST + 200):
+        (tmp_path / str(number)).touch()
+    (tmp_path / "loop").symlink_to(tmp_path)
+    files, newest = walked(str(tmp_path), time.monotonic() + 30)
+    assert MOST - 2 <= files <= MOST
+    assert newest is not None
+    assert walked(str(tmp_path), time.monotonic() - 1)[0] == 0
+
+
+# --- the kernel's log
+
+WORDS = ("NVRM: Xid",)
+XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=x, GPU has fallen off the bus."
+
+
+def kernel_says(*commands: tuple[str, ...]) -> list[KernelLines]:
+    async def scene():
+        async with lined() as line:
+            found = []
+            for command in commands:
+                request = Request(kernel=AskKernel(command, WORDS, timedelta(seconds=2)))
+                found += [one for one in await asked(line, request) if isinstance(one, KernelLines)]
+            return found
+
+    return asyncio.run(scene())
+
+
+def test_the_telling_lines_of_a_command_come_with_the_hosts_clocks(tmp_path):
+    log = tmp_path / "log"
+    log.write_text(f"[ 1.0] usb\n[ 2.0] {XID}\n" + "[ 3.0] noise\n" * 1000 + f"[ 4.0] {XID}")
+    (told,) = kernel_says(("cat", str(log)))
+    assert told.lines == (f"[ 2.0] {XID}", f"[ 4.0] {XID}")
+    assert abs(told.up - time.monotonic()) < 30
+    assert abs(told.epoch - time.time()) < 30
+
+
+@pytest.mark.parametrize(
+    "command", [("false",), ("/no/such/program",), ("sh", "-c", "sleep 60"), ("sh", "-c", "exit 1")], ids=" ".join
+)
+def test_a_log_that_can_not_be_read_is_not_known_and_is_not_asked_for_again_at_once(command):
+    begun = time.monotonic()
+    assert kernel_says(command, command) == [KernelLines(), KernelLines()]
+    assert time.monotonic() - begun < 8
+
+
+def test_a_command_that_prints_without_end_is_ended_and_says_nothing():
+    assert kernel_says(("sh", "-c", f"yes '{XID}'")) == [KernelLines()]
+
+
+def test_the_hosts_own_log_is_read_where_it_may_be_and_never_an_error():
+    (told,) = kernel_says(())
+    assert told.lines is None or all("NVRM: Xid" in line for line in told.lines)
+
+
+def test_records_of_the_kernels_device_are_read_once_and_as_dmesg_prints_them(tmp_path):
+    device = tmp_path / "kmsg"
+    os.mkfifo(device)
+    log = KernelLog([], device=str(device))
+    log.fd = os.open(device, os.O_RDONLY | os.O_NONBLOCK)
+    writer = os.open(device, os.O_WRONLY)
+    try:
+        for stamp in (1_000_000, 2_500_000):
+            os.write(writer, f"3,812,{stamp},-;{XID}\n SUBSYSTEM=pci\n".encode().ljust(8192, b" "))
+        os.write(writer, b"6,813,3000000,-;usb 1-1: new device\n".ljust(8192, b" "))
+        told = log.read([b"NVRM: Xid"], time.monotonic() + 1)
+        assert told is not None
+        assert told[0] == [f"[    1.000000] {XID}", f"[    2.500000] {XID}"]
+        os.write(writer, b"nonsense NVRM: Xid".ljust(8192, b" "))
+        again = log.read([b"NVRM: Xid"], time.monotonic() + 1)
+        assert again is not None
+        assert again[0] == told[0]
+        for number in range(2 * MOST_LINES):
+            log.keep(b"3,1,%d,-;%s" % (number, XID.encode()))
+        assert len(log.lines) == MOST_LINES
+    finally:
+        os.close(writer)
+        os.close(log.fd)
+
+
+def test_without_the_device_the_journal_is_read_on_and_an_empty_one_is_taken_for_one_that_may_not_be_read(tmp_path):
+    def program(name: str, script: str) -> None:
+        (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@" >> {tmp_path}/calls\n{script}\n')
+        (tmp_path / name).chmod(0o755)
+
+    def read(log: KernelLog) -> list[str] | None:
+        told = log.read([b"NVRM: Xid"], time.monotonic() + 5)
+        return None if told is None else told[0]
+
+    before = os.environ["PATH"]
+    os.environ["PATH"] = f"{tmp_path}:{before}"
+    try:
+        program("journalctl", "exit 0")
+        program("dmesg", f"echo '[ 1.0] {XID}'")
+        log = KernelLog([], device="/nowhere")
+        assert read(log) == [f"[ 1.0] {XID}"]
+        program("dmesg", "echo 'dmesg: read kernel buffer failed: Operation not permitted' >&2; exit 1")
+        assert read(KernelLog([], device="/nowhere")) is None
+        program("journalctl", f"echo '1800000000.1 h1 kernel: {XID}'; echo '1800000001.1 h1 kernel: usb'")
+        log = KernelLog([], device="/nowhere")
+        assert read(log) == [f"1800000000.1 h1 kernel: {XID}"]
+        program("journalctl", f"echo '1800000000.1 h1 kernel: {XID}'; echo '1800000009.1 h1 kernel: {XID}'")
+        assert read(log) == [f"1800000000.1 h1 kernel: {XID}", f"1800000009.1 h1 kernel: {XID}"]
+        program("journalctl", "exit 0")
+        assert len(read(log) or ()) == 2
+        calls = [line for line in (tmp_path / "calls").read_text().splitlines() if line.startswith("journalctl")]
+        assert ["--since=@" in line for line in calls] == [False, False, False, True, True]
+    finally:
+        os.environ["PATH"] = before

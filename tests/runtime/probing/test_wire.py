@@ -11,12 +11,14 @@ from bot.domain.facts import Outcome, Process
 from bot.runtime.probing.wire import (
     Begun,
     Chunk,
+    Counted,
     Done,
     Follow,
     Garbled,
     Get,
     Got,
     GpusSeen,
+    KernelLines,
     Listener,
     Processes,
     Record,
@@ -54,6 +56,10 @@ GOOD = [
     [3, "chunk", 1, {"why": "gone"}],
     [3, "tail", 0, "x", True, ""],
     [3, "gpus", 0, 1, "a", "b", "", [[7, 1.5, [7, 6], 70], [8, None, [8], None]]],
+    [3, "counted", 0, 12, 1.5, True],
+    [3, "counted", 1, None, None, False],
+    [3, "kernel", 0, [["[ 1.0] x"], 5.5, 1.8e9, 3600]],
+    [3, "kernel", 0, None],
     [1, "done", 0],
 ]
 
@@ -76,6 +82,10 @@ def test_every_kind_of_item_is_read():
         (3, Chunk(1, why="gone")),
         (3, Tailed(0, b"x", is_cut=True)),
         (3, GpusSeen(1, "a", "b", "", {7: (timedelta(seconds=1.5), (7, 6), 70), 8: (None, (8,), None)})),
+        (3, Counted(0, 12, timedelta(seconds=1.5), is_there=True)),
+        (3, Counted(1, None)),
+        (3, KernelLines(("[ 1.0] x",), 5.5, 1.8e9, 3600.0)),
+        (3, KernelLines()),
         (1, Done()),
     ]
 

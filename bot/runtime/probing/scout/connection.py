@@ -14,10 +14,12 @@ class Get:
         "begun",
         "body_limit",
         "connection",
+        "content",
         "deadline",
         "head",
         "is_over",
         "key",
+        "method",
         "path",
         "paths",
         "place",
@@ -25,20 +27,24 @@ class Get:
     )
 
     def __init__(self, request: int, key: int, item: "list[Any]") -> None:
-        address, port, self.paths, limit, self.body_limit, token = item
+        address, port, self.paths, limit, self.body_limit, token = item[:6]
+        change: Any = item[6:] or ("GET", "")
+        self.method, self.content = str(change[0]), str(change[1]).encode("utf-8")
         self.request, self.key, self.place = request, key, (address, port)
         self.path, self.begun, self.is_over = 0, time.monotonic(), False
         self.connection: Connection | None = None
         self.deadline = self.begun + limit
         host = "[%s]" % address if ":" in address else address  # noqa: UP031 - cheapest here
         self.head = " HTTP/1.1\r\nHost: %s:%d\r\nAccept: */*\r\n" % (host, port)  # noqa: UP031 - cheapest here
+        if self.method != "GET":
+            self.head += "Content-Type: application/json\r\nContent-Length: %d\r\n" % len(self.content)  # noqa: UP031 - cheapest here
         if token:
             self.head += "Authorization: Bearer %s\r\n" % token  # noqa: UP031 - cheapest here
 
     def data(self) -> bytes:
         """The request as it goes over the wire."""
-        line: str = "GET " + self.paths[self.path] + self.head + "\r\n"
-        return line.encode("latin-1", "replace")
+        line: str = self.method + " " + self.paths[self.path] + self.head + "\r\n"
+        return line.encode("latin-1", "replace") + self.content
 
 
 class Connection:

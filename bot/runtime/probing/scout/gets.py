@@ -41,8 +41,8 @@ class Gets:
         self.names: dict[str, str] = {}
 
     def start(self, get: Get) -> None:
-        """Send now, over a kept connection or a new one, or when there is room."""
-        kept = self.idle.get(get.place)
+        """Send now, over a kept connection or a new one, or when there is room; what changes something: a new one."""
+        kept = self.idle.get(get.place) if get.method == "GET" else None
         if kept:
             self.send_over(kept.pop(), get)
         elif len(self.connections) < self.room or self.drop_idle():

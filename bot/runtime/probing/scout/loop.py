@@ -10,9 +10,11 @@ from collections import deque
 from typing import Any
 
 from bot.runtime.probing.scout.connection import Get
+from bot.runtime.probing.scout.folders import count
 from bot.runtime.probing.scout.gets import READ, Gets
 from bot.runtime.probing.scout.gpus import RUNNING, ask_gpus, end_group
 from bot.runtime.probing.scout.journal import follow, tail
+from bot.runtime.probing.scout.kernel import read_kernel
 from bot.runtime.probing.scout.watcher import Watcher
 from bot.runtime.probing.scout.workers import SharingWorker, Worker
 
@@ -45,6 +47,8 @@ class Loop:
         self.watcher = Watcher(self)
         self.logs = Worker(self)
         self.gpus = SharingWorker(self)
+        self.kernel = SharingWorker(self)
+        self.folders = Worker(self)
         self.poller.register(0, READ)
         self.poller.register(self.waker, READ)
 
@@ -149,7 +153,9 @@ class Loop:
         """Start everything that one request asks for, HTTP first."""
         number, watch, gpu = request["id"], request["watch"], request["gpu"]
         gets, follows, tails = request["gets"], request["follows"], request["tails"]
-        self.left[number] = len(gets) + len(follows) + len(tails) + bool(watch) + bool(gpu) + 1
+        folders, kernel = request["folders"], request["kernel"]
+        parts = (gets, follows, tails, folders)
+        self.left[number] = sum(map(len, parts)) + bool(watch) + bool(gpu) + bool(kernel) + 1
         for key, item in enumerate(gets):
             get = Get(number, key, item)
             self.after(get.deadline, get)
@@ -160,8 +166,12 @@ class Loop:
             self.logs.do(follow, number, key, item)
         for key, item in enumerate(tails):
             self.logs.do(tail, number, key, item)
+        for key, item in enumerate(folders):
+            self.folders.do(count, number, key, item)
         if gpu:
             self.gpus.do(ask_gpus, number, 0, gpu)
+        if kernel:
+            self.kernel.do(read_kernel, number, 0, kernel)
         self.burst, self.burst_until = len(gets), self.now() + TOGETHER
         self.tell([number, "begun", 0])
 
