@@ -20,6 +20,8 @@ _CONFIG = "~/.ssh/config"
 # Half-open connections are noticed after four of these: 4 s.
 _KEEPALIVE_SECONDS = 1
 _KEEPALIVE_COUNT = 3
+# A packet costs asyncssh half as much in one of these as in ChaCha20, its own first choice; the others stay after them.
+_CIPHERS = "^aes*-gcm@openssh.com"
 
 _T = TypeVar("_T")
 
@@ -138,6 +140,8 @@ def target(settings: SshSettings, files: Files) -> Target:
     }
     options |= {key: value for key, value in (("username", settings.user), ("port", settings.port)) if value}
     read = asyncssh.SSHClientConnectionOptions(**options)
+    if not read.config.get("Ciphers"):
+        options["encryption_algs"] = _CIPHERS
     known = files.known_hosts([settings.known_hosts] if settings.known_hosts else _usual_known_hosts(read))
     port = read.port or 22
     name = read.host_key_alias or read.host

@@ -37,7 +37,7 @@ def test_a_night_is_told_line_by_line_with_a_sum_at_its_end(tmp_path: Path, caps
     assert main(["replay", str(path)]) == 0
     assert capsys.readouterr().out == snapshot("""\
 2026-03-01 22:40:15  🔴 gpu1 is down for 10 s · 3 looks in a row without an answer
-2026-03-01 22:42:20  🟢 gpu1 is back: 642 tok/s after 2 m 15 s down · before: 24 looks in a row without an answer
+2026-03-01 22:42:20  🟢 gpu1 is back: 642 tok/s after 2 m 15 s down · before: 3 looks in a row without an answer
 560 readings, 46 m 35 s of 3 servers: 1 alert (1 down)
 """)
 

@@ -308,6 +308,25 @@ def test_the_ssh_config_gives_the_address_the_login_and_the_jump_host(tmp_path: 
     run(main())
 
 
+@pytest.mark.parametrize(
+    ("config", "cipher"),
+    [("", "aes256-gcm@openssh.com"), ("Ciphers aes192-ctr\n", "aes192-ctr")],
+    ids=["none set", "the ssh config's"],
+)
+def test_the_cipher_is_the_cheapest_here_unless_the_ssh_config_sets_one(
+    tmp_path: Path, config: str, cipher: str
+) -> None:
+    async def main() -> None:
+        async with server(tmp_path) as there:
+            there.login.config.write_text(config)
+            transport = KINDS["ssh"].connect(there.hop(), None)
+            line = await transport.line()
+            assert line.connection.get_extra_info("send_cipher") == cipher
+            await transport.close()
+
+    run(main())
+
+
 def test_a_jump_host_that_can_not_reach_the_next_is_told_apart(tmp_path: Path) -> None:
     async def main() -> None:
         async with server(tmp_path) as bastion:
