@@ -410,8 +410,8 @@ class Holds(Protocol):
     """Remembers what people hold; StoreError when it can't."""
 
     def next_id(self) -> str: ...
-    def current(self) -> tuple[Hold, ...]:
-        """Those that were not ended, the oldest first; the time of one may be over."""
+    def current(self) -> tuple[tuple[Hold, ...], tuple[str, ...]]:
+        """Those that were not ended, the oldest first, the time of one may be over; and the ids of those unreadable."""
         ...
 
     def change(self, ended: Collection[str], kept: Sequence[Hold], at: datetime) -> None:
@@ -448,7 +448,10 @@ class Wishes(Protocol):
         """Keep it; the wish with the number that it has got."""
         ...
 
-    def all(self) -> tuple[Wish, ...]: ...
+    def all(self) -> tuple[tuple[Wish, ...], tuple[int, ...]]:
+        """The wishes, the oldest first, and the numbers of those that can't be read."""
+        ...
+
     def remove(self, number: int) -> None: ...
 
 

@@ -5,33 +5,32 @@ hold gpu4-7 until 9:00 eval running        hold gpu3 2h        hold
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from bot.domain.command import Command, Decision, PutHold, Reply
 from bot.domain.fleet import Role
 from bot.domain.holds import not_held, servers_words
-from bot.domain.leases import REASON
+from bot.domain.leases import LONGEST, REASON
 from bot.domain.message import bold, code, says
-from bot.domain.moments import ahead, time_of_day
+from bot.domain.moments import ahead, is_of_another, time_of_day
 from bot.domain.phrases import span
 from bot.domain.saying import Grammar, Words
 from bot.domain.views import held_now
 from bot.domain.world import World
-
-LONGEST = timedelta(days=7)
 
 
 def decide(words: Words, world: World, now: datetime) -> Decision:
     """Hold what was named until then; alone, the word tells what is held."""
     if not words.named:
         told = says(bold("Hold which? "), code("hold gpu3 2h why"), ". Nothing was done.")
-        return Reply(told, is_ok=False) if words.when else Reply(held_now(world))
+        return Reply(told, is_ok=False) if words.when else Reply(held_now(world), is_look=True)
     target = world.targets[0].name
     if not words.when:
         how = (code(f"hold {target} until 9:00 why"), " (UTC) or ", code(f"hold {target} 2h"), ". Nothing was done.")
         return Reply(says(bold("Until when? "), *how), is_ok=False)
     lead, _, rest = words.when.partition(" ")
-    until = ahead(rest if lead in ("until", "till", "for") else words.when, now)
+    when = rest if lead in ("until", "till", "for") else words.when
+    until = None if is_of_another(when, words.rest) else ahead(when, now)
     if (why := _wrong(until, now)) is not None or until is None:
         return Reply(says(bold("Not held: "), f"{why}. Nothing was done."), is_ok=False)
     servers = tuple(server.name for server in world.targets)

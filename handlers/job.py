@@ -61,5 +61,6 @@ COMMAND = Command(
     aliases=("jobs",),
     grammar=Grammar(job=True, words=("stop", "start")),
     needs_job=True,
+    acting=frozenset({"stop", "start"}),
     is_everyday=True,
 )

@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from bot.domain.command import Command, Decision, Reply, SilenceAlerts
 from bot.domain.fleet import Role
 from bot.domain.message import bold, code, says
-from bot.domain.moments import moment
+from bot.domain.moments import ahead
+from bot.domain.phrases import span
 from bot.domain.saying import Grammar, Words
 from bot.domain.world import World
 
@@ -23,8 +24,11 @@ def decide(words: Words, world: World, now: datetime) -> Decision:
     if not words.named and not words.alerts:
         told = says(bold("Silence which? "), code("silence gpu3 2h because …"), ". Nothing was done.")
         return Reply(told, is_ok=False)
-    began = moment(words.when, now) if words.when else None
-    length = min(now - began if began is not None else USUAL, LONGEST)
+    until = ahead(words.when, now) if words.when else now + USUAL
+    if until is None or until <= now or until - now > LONGEST:
+        how = f"say 2h or 9:00 (UTC), at most {span(LONGEST)} ahead. Nothing was done."
+        return Reply(says(bold("Not silenced: "), how), is_ok=False)
+    length = until - now
     servers = tuple(server.name for server in world.targets) if words.named else ()
     return SilenceAlerts(servers, length, words.rest[:200], words.alerts)
 

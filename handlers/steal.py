@@ -37,10 +37,11 @@ def decide(words: Words, world: World, now: datetime) -> Decision:
         told = f"You hold {who} yourself; release ends that." if holds else f"Nobody holds {who}: nothing to steal."
         return Reply(says(told))
     title = f"Steal {who}"
+    passed = dict.fromkeys(name for hold in others for name in hold.shares(wanted))
     return Plan(
         "steal",
         title,
-        servers,
+        tuple(dict.fromkeys((*servers, *passed))),
         (TakeOver(tuple(op.id for op in operations), tuple(hold.id for hold in others), servers),),
         question=_question(title, operations, [hold.only(hold.shares(wanted)) or hold for hold in others], world),
         confirm_label=title.partition(" (")[0],

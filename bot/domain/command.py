@@ -21,10 +21,11 @@ from bot.domain.world import World
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer, and nothing else happens. ``is_ok`` is what `upbot ask` exits with."""
+    """An answer, and nothing else happens. ``is_ok`` is what `upbot ask` exits with; of a look no entry is made."""
 
     message: Message
     is_ok: bool = True
+    is_look: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,8 @@ class Command(Card):
 
     ``is_everyday`` marks a word that people also use among themselves: followed by what is no target it is talk,
     and the bot keeps silent. ``changes`` marks a command that acts: it never guesses, and with a question mark
-    at its end it only shows its plan. ``asks_installed`` has the installed version's own flags read before it decides,
+    at its end it only shows its plan; ``acting`` are the sub-commands that do so of one that otherwise looks.
+    ``asks_installed`` has the installed version's own flags read before it decides,
     ``needs_history`` what is kept of the past, ``needs_samples`` what the watcher has read.
     """
 
@@ -137,7 +139,12 @@ class Command(Card):
     needs: Needs | None = None
     needs_job: bool = False
     changes: bool = False
+    acting: frozenset[str] = frozenset()
     is_everyday: bool = False
     asks_installed: bool = False
     needs_history: bool = False
     needs_samples: bool = False
+
+    def acts(self, words: Words) -> bool:
+        """Whether these words of it are to change something."""
+        return self.changes or not self.acting.isdisjoint(words.words)

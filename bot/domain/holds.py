@@ -14,10 +14,11 @@ from bot.domain.command import Adopt, Command, Decision, Reply
 from bot.domain.errors import UserError
 from bot.domain.fleet import Fleet, Role
 from bot.domain.guard import busy
-from bot.domain.leases import MOST_NAMED, Claim, Hold, claims_of
+from bot.domain.leases import MOST_NAMED, UNKNOWN, Claim, Hold, claims_of
 from bot.domain.message import Block, Button, Buttons, Line, Lines, Message, Says, Small, bold, line
 from bot.domain.moments import time_of_day
 from bot.domain.operation import Operation, in_the_way
+from bot.domain.people import role_of
 from bot.domain.phrases import names, span
 from bot.domain.plan import Plan, StopJob, TakeOver
 from bot.domain.world import World
@@ -114,7 +115,7 @@ def _asking(plan: Plan, world: World, covered: Collection[str]) -> Plan:
 def _adopting(decision: Adopt, servers: Sequence[str], world: World) -> Decision:
     wanted, who = frozenset(claims_of(world.fleet, servers)), world.fleet.name_of(world.asker)
     others = [hold for hold in world.holds if hold.by != who and hold.meets(wanted)]
-    if not others or world.role >= Role.ADMIN:
+    if not others or role_of(world.fleet, world.asker, world.channel, servers) >= Role.ADMIN:
         return decision
     head = line(bold("Not adopted: "), f"{_able(others)} may say it.")
     return Reply(
@@ -124,8 +125,14 @@ def _adopting(decision: Adopt, servers: Sequence[str], world: World) -> Decision
 
 def _able(holds: Iterable[Hold]) -> str:
     """Who may: of several holders none alone."""
-    holders = list(dict.fromkeys(hold.by for hold in holds))
-    return f"{holders[0]} or an admin" if len(holders) == 1 else "an admin"
+    holder = _holder(holds)
+    return f"{holder} or an admin" if holder is not None else "an admin"
+
+
+def _holder(holds: Iterable[Hold]) -> str | None:
+    """The one person who holds all of it; None when they are several, or nobody knows who."""
+    holders = {hold.by for hold in holds}
+    return holders.pop() if len(holders) == 1 and UNKNOWN not in holders else None
 
 
 def _steal(holds: Iterable[Hold], wanted: AbstractSet[Claim]) -> Buttons:
@@ -134,12 +141,15 @@ def _steal(holds: Iterable[Hold], wanted: AbstractSet[Claim]) -> Buttons:
     return Buttons((Button("Steal…", Says(f"steal {' '.join([*servers][:MOST_STOLEN])}")),))
 
 
-def whose_press(plan: Plan) -> str | None:
-    """Whose press a plan needs because of holds: "ana's or an admin's"; None when nobody holds anything of it."""
-    holders = list(dict.fromkeys(hold.by for hold in plan.held))
-    if not holders:
+def whose_press(plan: Plan, but: str | None = None) -> str | None:
+    """Whose press a plan needs because of holds: "ana's or an admin's"; None when nobody holds anything of it.
+
+    ``but`` is the asker, where somebody else must press: of a hold of theirs that is an admin.
+    """
+    if not plan.held:
         return None
-    return f"{holders[0]}'s or an admin's press" if len(holders) == 1 else "an admin's press"
+    holder = _holder(plan.held)
+    return f"{holder}'s or an admin's press" if holder not in (None, but) else "an admin's press"
 
 
 def not_theirs(plan: Plan, fleet: Fleet, holds: Sequence[Hold], by: str, now: datetime) -> Message | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 
 from bot.domain.fleet import Fleet
@@ -33,6 +33,10 @@ class Kind(Enum):
 MOST_NAMED = 4
 REASON = 200
 """Characters of a reason that are kept."""
+LONGEST = timedelta(days=7)
+"""So long ahead a person may hold something."""
+UNKNOWN = "somebody"
+"""The holder of what can't be read any more."""
 _RANK = {kind: place for place, kind in enumerate(Kind)}
 
 
@@ -114,6 +118,13 @@ class Hold:
         """Its servers that have one of these claims, or whose port or GPU is one of them."""
         touched = {one.of for one in self.claims if one in wanted}
         return tuple(name for name in self.servers if name in touched)
+
+
+def unreadable(id_: str, fleet: Fleet, now: datetime) -> Hold:
+    """What stands for a hold of which only the id can be read: it may be on anything, and for as long as any may be."""
+    servers = tuple(server.name for server in fleet.servers)
+    why = f"{id_} can't be read; an admin ends it: release all"
+    return Hold(id_, servers, claims_of(fleet, servers), UNKNOWN, now, now + LONGEST, why)
 
 
 def alive(holds: Iterable[Hold], now: datetime) -> tuple[Hold, ...]:

@@ -15,6 +15,16 @@ USUAL_PAST = timedelta(hours=24)
 _SPAN = re.compile(r"(?P<number>\d{1,4})(?P<unit>s|m|min|h|d|w)", re.IGNORECASE)
 _CLOCK = re.compile(r"(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d(?:t\d\d:\d\d)?", re.IGNORECASE)
+_UTC = ("utc", "gmt", "z")
+_OFFSET = re.compile(r"(?:utc|gmt)?[+-]\d{1,2}(?::?\d\d)?")
+_MEANS_ANOTHER = frozenset((
+    *("am", "pm", "a.m", "p.m", "tomorrow", "tonight", "local", "o'clock"),
+    *("mon", "tue", "wed", "thu", "fri", "sat", "sun"),
+    *("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
+    *("cet", "cest", "eet", "eest", "wet", "west", "bst", "msk", "ist", "pst", "pdt", "mst", "mdt", "cst", "cdt"),
+    *("est", "edt", "pt", "et", "jst", "kst", "sgt", "hkt", "aest", "aedt"),
+))  # fmt: skip
+"""Words that make another time of a time of day before them: halves and days, zones that people write short."""
 _UNITS = {
     "s": timedelta(seconds=1),
     "m": timedelta(minutes=1),
@@ -47,13 +57,43 @@ def is_span(word: str) -> bool:
 
 def ahead(text: str, now: datetime) -> datetime | None:
     """The instant ahead that is meant; a date may be past already. None when it is none; several spans add up."""
-    words = text.split()
+    words = text.lower().split()
     if words and all(_SPAN.fullmatch(word) for word in words):
         return _moved(now, _sum(words))
+    if words[-1:] and words[-1] in _UTC:
+        words.pop()
+    if len(words) == 2 and _DAY.fullmatch(words[0]) and _CLOCK.fullmatch(words[1]):
+        words = [f"{words[0]}T{words[1]:0>5}"]
     if len(words) != 1:
         return None
     there = _of_day(words[0], now)
     return there + timedelta(days=1) if there is not None else _of_date(words[0])
+
+
+def length(words: Sequence[str]) -> int:
+    """How many of these words say an instant ahead: "2h 30m", "9:00 UTC", "2026-12-01 09:00"; 0 when they do not."""
+    spans = next((number for number, word in enumerate(words) if not is_span(word)), len(words))
+    if spans or not words or not is_moment(words[0]):
+        return spans
+    is_split = "t" not in words[0] and len(words) > 1 and _DAY.fullmatch(words[0]) and _CLOCK.fullmatch(words[1])
+    used = 2 if is_split else 1
+    return used + (words[used : used + 1] != [] and words[used] in _UTC)
+
+
+def is_of_another(moment_: str, behind: str) -> bool:
+    """Whether the words behind a moment make another one of it: "9:00" and "CET", "tomorrow", "on friday"; "2h" and
+    "until 9:00".
+    """
+    words = [word.lower().rstrip("?!.,:;") for word in behind.split()[:2]]
+    if not words:
+        return False
+    lead = words[0] in ("until", "till", "from", "to", "on", "at")
+    word = words[-1] if lead else words[0]
+    if is_moment(word):
+        return True
+    if is_span(moment_.rsplit(maxsplit=1)[-1]):
+        return False
+    return word in _MEANS_ANOTHER or _OFFSET.fullmatch(word) is not None
 
 
 def time_of_day(at: datetime, now: datetime) -> str:

@@ -19,7 +19,7 @@ from bot.domain.command import Command
 from bot.domain.flags import Flags
 from bot.domain.fleet import Fleet
 from bot.domain.message import Message, code, says
-from bot.domain.moments import is_moment, is_span
+from bot.domain.moments import is_moment, length
 from bot.domain.saying import Words
 
 LONGEST = 400
@@ -182,7 +182,7 @@ class _Reading:
                 self.values = replace(self.values, rest=rest)
                 break
             if self.command.grammar.lasts and (used := _lasting(self.tokens[number:])):
-                told = " ".join(word.lower().rstrip("?!.,") for word in self.tokens[number : number + used])
+                told = " ".join(word.lower().rstrip("?!.,:") for word in self.tokens[number : number + used])
                 self.values = replace(self.values, when=told, rest=" ".join(self.tokens[number + used :]))
                 break
             if self._take(token) or self._take(bare):
@@ -235,15 +235,10 @@ class _Reading:
 
 def _lasting(tokens: Sequence[str]) -> int:
     """How many of these words say until when: "until 9:00", "for 1h 30m", "2h"; 0 when they do not."""
-    words = [token.lower().rstrip("?!.,") for token in tokens]
+    words = [token.lower().rstrip("?!.,:") for token in tokens]
     lead = int(bool(words) and words[0] in ("until", "till", "for"))
-    spans = 0
-    for word in words[lead:]:
-        if not is_span(word):
-            break
-        spans += 1
-    is_time = spans == 0 and len(words) > lead and is_moment(words[lead])
-    return lead + spans + is_time if spans or is_time else 0
+    told = length(words[lead:])
+    return lead + told if told else 0
 
 
 def _typed_flag(word: str, token: str, allowed: Sequence[str]) -> Flags | None:

@@ -197,11 +197,11 @@ class Dispatcher:
     async def _command(self, event: Heard, words: Words, asker: Asker | None) -> bool:
         fleet, now = self._gatherer.fleet(), self._clock.now()
         command = next(one for one in self._gatherer.commands if one.name == words.command)
-        is_preview = command.changes and words.is_question
+        acts = command.acts(words)
         why = refusal(fleet, event.user, command.role, command.act or command.name, event.place.channel, ())
-        if not is_preview and why is not None:
+        if why is not None and not (acts and words.is_question):
             return await self._refuse(event, words, why)
-        if command.changes and now - event.at > TOO_OLD:
+        if acts and now - event.at > TOO_OLD:
             ago = span(now - event.at)
             self._scribe.refused(f"typed {ago} ago", words, event.user, event.place)
             told = says(f"That was typed {ago} ago: ", bold("nothing was done"), ". Say it again.")
@@ -213,7 +213,7 @@ class Dispatcher:
         asking = Asking(words, command, event.place, event.user)
         if asker is not None:
             asker.command = command.name
-        if command.changes:
+        if acts:
             return await self._decide_once(event, asking, asker)
         return await self._decide_as_it_comes(event, asking, asker)
 
@@ -308,7 +308,7 @@ class Dispatcher:
         if (why := self._may_not(event, asking, decision, world)) is not None:
             return await self._refuse(event, asking.words, why)
         if isinstance(decision, Reply):
-            if not asking.words.is_question:
+            if not (decision.is_look or asking.words.is_question):
                 self._scribe.replied(decision, asking.words, event.user, event.place)
             await self._post(event.place, decision.message)
             return decision.is_ok

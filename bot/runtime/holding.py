@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 import structlog
 
@@ -16,7 +17,7 @@ from bot.domain.command import EndHold, PutHold
 from bot.domain.errors import StoreError, UpbotError, UserError
 from bot.domain.fleet import Fleet
 from bot.domain.holds import not_held, released_words, servers_words
-from bot.domain.leases import REASON, Hold, alive, claims_of
+from bot.domain.leases import REASON, Hold, alive, claims_of, unreadable
 from bot.domain.message import Mention, Message, Part, bold, line, plain_line, says
 from bot.domain.moments import time_of_day
 from bot.domain.operation import Operation, State
@@ -30,6 +31,9 @@ from bot.runtime.scribe import Scribe
 from bot.runtime.tasks import Tasks
 
 _log = structlog.get_logger(__name__)
+
+END_AGAIN = timedelta(minutes=1)
+"""So often an end that could not be written down is tried again; it holds nothing meanwhile."""
 
 
 class Holding:
@@ -52,23 +56,40 @@ class Holding:
         self._clock = clock
         self._tasks = tasks
         self._scribe = scribe
-        self._seen: tuple[Hold, ...] = ()
+        self._seen: tuple[Hold, ...] | None = None
         self._waiting: dict[str, asyncio.Task[None]] = {}
         executor.holds, executor.take_over = self.live, self.take_over
 
     def live(self) -> tuple[Hold, ...]:
-        """Those that hold now; those last seen where the state can't be read, since what is held stays held."""
+        """Those that hold now; those last seen where the state can't be read, since what is held stays held.
+
+        StoreError when it never could be: nobody knows then what is held, so nothing may be taken to be free.
+        """
         try:
-            self._seen = self._store.current()
+            seen = self._read()
         except StoreError as error:
+            if self._seen is None:
+                raise
             _log.warning("holds_not_read", error=str(error))
-        return alive(self._seen, self._clock.now())
+            seen = self._seen
+        return alive(seen, self._clock.now())
+
+    def _read(self) -> tuple[Hold, ...]:
+        """All that was not ended; of what can't be read any more, as it was last seen or else as what it may be."""
+        holds, unread = self._store.current()
+        known = {hold.id: hold for hold in self._seen or ()}
+        now, fleet = self._clock.now(), self._fleet()
+        self._seen = (*holds, *(known.get(id_) or unreadable(id_, fleet, now) for id_ in unread))
+        for hold in self._seen:
+            self._wait_for(hold)
+        return self._seen
 
     def resume(self) -> None:
         """After a restart: tell of each when its time is over, also of those whose time came meanwhile."""
-        self.live()
-        for hold in self._seen:
-            self._wait_for(hold)
+        try:
+            self._read()
+        except StoreError as error:
+            _log.warning("holds_not_read", error=str(error))
 
     def put(self, wanted: PutHold, words: str, user: str, place: Place) -> Message:
         """Hold servers for a person; UserError says who has them, StoreError that it can't be written down."""
@@ -133,10 +154,9 @@ class Holding:
     async def _pass_on(self, id_: str, op: Operation, step: TakeOver) -> str:
         now, fleet = self._clock.now(), self._fleet()
         hold = next((one for one in self.live() if one.id == id_), None)
-        if hold is None:
+        servers = hold.shares(frozenset(claims_of(fleet, step.servers))) if hold is not None else ()
+        if hold is None or (part := hold.only(servers)) is None:
             return f"{id_} was over already"
-        servers = hold.shares(frozenset(claims_of(fleet, step.servers))) or hold.servers
-        part = hold.only(servers) or hold
         reason = f"taken over from {hold.by}" + (f" ({hold.reason})" if hold.reason else "")
         channel, thread = op.where.channel, op.where.thread
         mine = replace(part, id=self._store.next_id(), by=op.by, user="", since=now, reason=reason[:REASON])
@@ -159,6 +179,8 @@ class Holding:
         """A person by the id that the chat knows them by, so that they are notified; else by their name."""
         person = self._fleet().person(who)
         ids = person.ids if person is not None else ()
+        if not ids and any(who in (team.members or ()) for team in self._fleet().teams):
+            return Mention(who)  # nobody by name: the chat's own id
         if user in ids or not ids:
             return Mention(user) if user and user != who else who
         return Mention(ids[0])
@@ -166,28 +188,35 @@ class Holding:
     # Time
 
     def _wait_for(self, hold: Hold) -> None:
-        self._waiting[hold.id] = self._tasks.spawn(self._over(hold), name=f"hold {hold.id}")
+        if hold.id not in self._waiting:
+            self._waiting[hold.id] = self._tasks.spawn(self._over(hold), name=f"hold {hold.id}")
 
     async def _over(self, hold: Hold) -> None:
         """When its time is over say so, if it still is what it was."""
-        await self._clock.sleep(hold.until - self._clock.now())
-        try:
-            found = next((one for one in self._store.current() if one.id == hold.id), None)
-            if found is None:
-                return
-            self._change([hold.id], [])
-        except StoreError as error:
-            _log.warning("hold_end_not_written", hold=hold.id, error=str(error))
-            return
+        while (left := hold.until - self._clock.now()) > timedelta():  # a clock may be set while we sleep
+            await self._clock.sleep(left)
+        while True:
+            try:
+                found = next((one for one in self._read() if one.id == hold.id), None)
+                if found is None:
+                    return
+                self._change([hold.id], [])
+                break
+            except StoreError as error:
+                _log.warning("hold_end_not_written", hold=hold.id, error=str(error))
+                await self._clock.sleep(END_AGAIN)
         self._scribe.hold_ended(found, "its time was over")
         who = servers_words(found.servers, self._fleet())
         told = says(f"{found.by}'s hold on {who} is over", f" ({found.reason})." if found.reason else ".")
-        await self._say(Place(found.channel, found.thread), told)
+        await self._say(self._place_of(Place(found.channel, found.thread)), told)
 
     # Small things
 
     def _change(self, ended: Collection[str], kept: Sequence[Hold], new: Hold | None = None) -> None:
-        self._store.change(ended, [*kept, *([new] if new is not None else [])], self._clock.now())
+        written = [*kept, *([new] if new is not None else [])]
+        self._store.change(ended, written, self._clock.now())
+        behind = {*ended, *(hold.id for hold in written)}
+        self._seen = (*(one for one in self._seen or () if one.id not in behind), *written)
         for id_ in ended:
             waiting = self._waiting.pop(id_, None)
             if waiting is not None and waiting is not asyncio.current_task():

@@ -12,13 +12,13 @@ from datetime import timedelta
 
 import structlog
 
-from bot.domain.errors import ChatError, StoreError
+from bot.domain.errors import ChatError, StoreError, UserError
 from bot.domain.facts import Sight
 from bot.domain.fleet import Fleet
 from bot.domain.message import Message
 from bot.domain.needs import Needs
 from bot.domain.operation import Operation, Where
-from bot.domain.wishes import KEPT, Goal, Wish, come_true, mine
+from bot.domain.wishes import KEPT, MOST, Goal, Wish, come_true, mine
 from bot.ports import Chat, Clock, Eyes, Operations, Place, Wishes
 from bot.runtime.tasks import Tasks
 from bot.text import wishes as text
@@ -26,6 +26,10 @@ from bot.text import wishes as text
 _log = structlog.get_logger(__name__)
 
 AGAIN = timedelta(seconds=5)
+"""So long after a chat's refusal it is tried again, each time twice as long, up to `RARELY`."""
+RARELY = timedelta(minutes=10)
+GIVEN_UP = timedelta(hours=1)
+"""So long past its time one is forgotten that the chat never took: its channel may be gone."""
 RECENT = 50
 
 
@@ -43,6 +47,8 @@ class Promises:
     tasks: Tasks
     _open: dict[int, Wish] = field(default_factory=dict)
     _telling: set[int] = field(default_factory=set)
+    _refused: dict[int, timedelta] = field(default_factory=dict)
+    """How long is waited for the next try to tell it."""
     _told: set[int] = field(default_factory=set)
     """Told, though the store could not be told."""
     _in_vain: set[str] = field(default_factory=set)
@@ -51,20 +57,37 @@ class Promises:
     def load(self, is_lost: Callable[[Wish], bool]) -> None:
         """Know again what was promised before the bot ended; of callers who are gone nothing is kept."""
         try:
-            for wish in self.store.all():
+            wishes, unread = self.store.all()
+            for wish in wishes:
                 if is_lost(wish):
                     self.store.remove(wish.number)
                 else:
                     self._open[wish.number] = wish
         except StoreError as error:
             _log.warning("wishes_not_read", error=str(error))
+            return
+        if unread:
+            self.tasks.spawn(self._tell_lost(unread), name="wishes lost")
+
+    async def _tell_lost(self, unread: tuple[int, ...]) -> None:
+        """Whose they were can't be read either, so the channel hears of it, once."""
+        for channel in self.fleet().channels[:1]:
+            try:
+                await self.chat.post(Place(next(iter(channel.ids), channel.name)), text.lost(len(unread)))
+            except ChatError as error:
+                _log.warning("wishes_lost_not_told", error=str(error))
+                return
+        self._told.update(unread)
+        self._forget_told()
 
     def of(self, user: str) -> tuple[Wish, ...]:
         """What a person waits for."""
         return mine(self._open.values(), self.fleet(), user)
 
     def promise(self, goal: Goal, user: str, place: Place) -> Wish:
-        """Wait for it; StoreError when it can't be kept."""
+        """Wait for it; StoreError when it can't be kept, UserError when they wait for enough already."""
+        if len(self.of(user)) >= MOST:  # several that come in one breath were all decided before
+            raise UserError(f"you wait for {MOST} things already")
         now = self.clock.now()
         wish = self.store.add(Wish(user, Where(place.channel, place.thread), goal, now, now + KEPT))
         self._open[wish.number] = wish
@@ -142,7 +165,12 @@ class Promises:
             await self.chat.post(Place(wish.where.channel, wish.where.thread), message)
         except ChatError as error:
             _log.warning("wish_not_told", error=str(error))
-            await self.clock.sleep(AGAIN)
+            if self.clock.now() > wish.expires_at + GIVEN_UP:
+                self._remove(wish)
+                return
+            wait = self._refused.get(wish.number, AGAIN)
+            self._refused[wish.number] = min(2 * wait, RARELY)
+            await self.clock.sleep(wait)
         else:
             self._remove(wish)
         finally:
@@ -151,6 +179,7 @@ class Promises:
     def _remove(self, wish: Wish) -> None:
         if self._open.get(wish.number) is wish:  # else it was taken back meanwhile, and its number may be another's
             del self._open[wish.number]
+            self._refused.pop(wish.number, None)
             self._told.add(wish.number)
             self._forget_told()
 

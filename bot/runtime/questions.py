@@ -20,13 +20,12 @@ from bot.domain.errors import ChatError, StoreError, UpbotError
 from bot.domain.fleet import Role
 from bot.domain.guard import busy
 from bot.domain.holds import not_theirs, whose_press
-from bot.domain.leases import Hold
 from bot.domain.message import Message, plain_line, says
 from bot.domain.operation import Asked, InTheWay, Operation, Question, Where
 from bot.domain.people import refusal, role_of
 from bot.domain.plan import Plan, grown_harm
 from bot.domain.saying import Words
-from bot.domain.touching import of_plan
+from bot.domain.touching import of_plan, theirs_to_end
 from bot.domain.words import interpret
 from bot.ports import Chat, Clock, Dice, Place, Questions, Ref
 from bot.runtime.executor import Executor
@@ -124,7 +123,8 @@ class Desk:
         self, plan: Plan, asking: Asking, place: Place, *, copies: Sequence[Place] = (), asker: str | None = None
     ) -> Question:
         """Store a question, then post it; an older one about the same servers is replaced by it."""
-        for old in self.open_in(place.channel):
+        theirs = theirs_to_end(self._gatherer.fleet(), asking.user, place.channel, self.open_in(place.channel))
+        for old in theirs:
             if set(old.plan.servers) & set(plan.servers):
                 await self._close(old, Asked.CANCELLED, by=None)
         now = self._clock.now()
@@ -153,7 +153,7 @@ class Desk:
     async def _put(self, question: Question) -> ChatError | None:
         """Post a question; why it could not be, and then it is none."""
         place = Place(question.where.channel, question.where.thread)
-        message = text.question(question, self._who_may(question.plan), question.asked_at)
+        message = text.question(question, self._who_may(question), question.asked_at)
         try:
             ref = await self._chat.post(place, message)
         except ChatError as error:
@@ -161,7 +161,9 @@ class Desk:
             return error
         where = Where(place.channel, place.thread, ref.id)
         self._placed(question.nonce, where)
-        ended = self._get(question.nonce)
+        ended = None
+        with contextlib.suppress(StoreError):  # it stands there with its buttons: a press will look again
+            ended = self._get(question.nonce)
         if ended is not None and ended.state is not Asked.OPEN:  # while it was being posted
             await self._edit(replace(ended, where=where), text.closed(ended, ended.state, ended.by))
         told = says(*message.headline, " A person must press in the channel; waiting.")
@@ -233,7 +235,9 @@ class Desk:
             self._scribe.not_accepted(question, why, user, place)
             await self._chat.whisper(place, user, says(why))
             return
-        if (told := not_theirs(question.plan, fleet, self._held_from(question, user, place), by, now)) is not None:
+        is_admin = self._is_admin_over(question, user, place)
+        holds = () if is_admin else self._gatherer.holds()
+        if (told := not_theirs(question.plan, fleet, holds, by, now)) is not None:
             self._scribe.not_accepted(question, plain_line(told.headline), user, place)
             await self._chat.whisper(place, user, told)
             return
@@ -245,7 +249,8 @@ class Desk:
         try:
             _log.info("pressed", question=question.code, by=by, plan=question.plan.title)
             await self._edit(question, text.closed(question, Asked.PRESSED, by))
-            await self._act(question, user, by)
+            agreed = tuple(one for one in question.plan.held if is_admin or one.by == by)
+            await self._act(replace(question, plan=replace(question.plan, held=agreed)), user, by)
         except InTheWay as error:
             told = busy(error.operation, self._clock.now(), error.claim)
             self._came_to_nothing(question, plain_line(told.headline), user)
@@ -281,15 +286,14 @@ class Desk:
             return f"{question.plan.verb} needs a second person: you asked for it yourself"
         return None
 
-    def _held_from(self, question: Question, user: str, place: Place) -> tuple[Hold, ...]:
-        """The holds that keep a press of theirs from counting: none for who is an admin there over all of it."""
+    def _is_admin_over(self, question: Question, user: str, place: Place) -> bool:
+        """Whether whoever presses there is an admin over all of it, and so may do without the holders."""
         fleet = self._gatherer.fleet()
         acted_on = of_plan(question.plan, fleet, self._executor.live())
-        is_admin = role_of(fleet, user, place.channel, acted_on) >= Role.ADMIN
-        return () if is_admin else self._gatherer.holds()
+        return role_of(fleet, user, place.channel, acted_on) >= Role.ADMIN
 
     async def _act(self, question: Question, user: str, by: str) -> None:
-        """Gather and decide again, and start only what was asked about."""
+        """Gather and decide again, and start only what was asked about; held are those who agree by this press."""
         place = Place(question.where.channel, question.where.thread)
         asking = self._again(question, user)
         if asking is None:
@@ -410,9 +414,9 @@ class Desk:
         except ChatError as error:
             _log.warning("question_not_edited", error=str(error))
 
-    def _who_may(self, plan: Plan) -> str:
-        is_double = plan.verb in self._gatherer.fleet().limits.two_persons
-        if (holders := whose_press(plan)) is not None:
+    def _who_may(self, question: Question) -> str:
+        is_double = question.plan.verb in self._gatherer.fleet().limits.two_persons
+        if (holders := whose_press(question.plan, question.asker if is_double else None)) is not None:
             return f"{holders}, not the asker's" if is_double else holders
         return "a second operator's press" if is_double else "an operator's press"
 

@@ -53,6 +53,8 @@ class Roster:
         self._clock = clock
         self._known: dict[str, Known] = {}
         self._tried: dict[str, datetime] = {}
+        self._asked = 0
+        self._answered: dict[str, int] = {}
         self._made: tuple[Fleet, Mapping[str, Known], Fleet] | None = None
         self._load()
 
@@ -77,7 +79,6 @@ class Roster:
         before = dict(self._known)
         never = datetime.min.replace(tzinfo=self._clock.now().tzinfo)
         for group in sorted(wanted, key=lambda one: self._tried.get(one, never))[:A_ROUND]:
-            self._tried[group] = self._clock.now()
             await self._ask(self._groups, group)
         if {group: one.members for group, one in before.items()} != {
             group: one.members for group, one in self._known.items()
@@ -86,6 +87,10 @@ class Roster:
         self._save()
 
     async def _ask(self, groups: Groups, group: str) -> None:
+        """What is told is as old as its asking, and an answer that comes after that of a later one is none."""
+        self._tried[group] = asked_at = self._clock.now()
+        self._asked += 1
+        number = self._asked
         try:
             members = await groups.members(group)
         except NoSuchGroup:
@@ -94,7 +99,9 @@ class Roster:
         except ChatError as error:
             _log.warning("group_not_asked", group=group, why=str(error))
             return
-        self._known[group] = Known(members, self._clock.now())
+        if number > self._answered.get(group, 0):
+            self._answered[group] = number
+            self._known[group] = Known(members, asked_at)
 
     def _load(self) -> None:
         try:

@@ -26,11 +26,12 @@ class SqlHolds:
         with self._database.connection() as connection:
             return f"h-{(connection.execute(query).scalar() or 0) + 1}"
 
-    def current(self) -> tuple[Hold, ...]:
-        query = select(_holds.c.value).where(_holds.c.ended_at.is_(None)).order_by(_holds.c.number)
+    def current(self) -> tuple[tuple[Hold, ...], tuple[str, ...]]:
+        query = select(_holds.c.id, _holds.c.value).where(_holds.c.ended_at.is_(None)).order_by(_holds.c.number)
         with self._database.connection() as connection:
-            values = connection.execute(query).scalars().all()
-        return tuple(self._database.value_of(Hold, value) for value in values)
+            rows = connection.execute(query).all()
+        found, unread = self._database.readable(Hold, ((row.id, row.value) for row in rows))
+        return tuple(found.values()), tuple(unread)
 
     def change(self, ended: Collection[str], kept: Sequence[Hold], at: datetime) -> None:
         with self._database.connection() as connection:

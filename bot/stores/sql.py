@@ -8,13 +8,14 @@ searched; a field that an older version did not write gets its default.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+import structlog
 from cattrs import BaseValidationError
 from cattrs.preconf.json import JsonConverter, make_converter
 from cattrs.strategies import configure_tagged_union
@@ -34,11 +35,14 @@ from bot.stores.tables import questions as _questions
 from bot.stores.tables import seen as _seen
 from bot.stores.tables import starts as _starts
 
+_log = structlog.get_logger(__name__)
+
 KEEP_SEEN = timedelta(hours=24)
 KEEP_STARTS = 5_000
 KEEP_OPERATIONS = 2_000
 
 
+_Key = TypeVar("_Key", int, str)
 _Value = TypeVar("_Value", Hold, Operation, Question, StartRecord, Wish)
 
 
@@ -107,6 +111,18 @@ class Database:
         except (ValueError, KeyError, TypeError, BaseValidationError) as error:
             raise StoreError(f"a stored {kind.__name__.lower()} in {self._name} can't be read") from error
 
+    def readable(self, kind: type[_Value], rows: Iterable[tuple[_Key, str]]) -> tuple[dict[_Key, _Value], list[_Key]]:
+        """The values of these rows by their keys, and the keys of those that are none: one takes no other with it."""
+        values: dict[_Key, _Value] = {}
+        unread: list[_Key] = []
+        for key, text in rows:
+            try:
+                values[key] = self.value_of(kind, text)
+            except StoreError as error:
+                _log.error("row_not_read", key=key, error=str(error))
+                unread.append(key)
+        return values, unread
+
 
 class SqlOperations:
     """Remembers operations."""
@@ -163,8 +179,10 @@ class SqlQuestions:
             )
 
     def get(self, nonce: str) -> Question | None:
-        found = self._read(select(_questions).where(_questions.c.nonce == nonce))
-        return found[0] if found else None
+        query = select(_questions.c.value).where(_questions.c.nonce == nonce)
+        with self._database.connection() as connection:
+            found = connection.execute(query).scalar()
+        return None if found is None else self._database.value_of(Question, found)
 
     def open(self) -> tuple[Question, ...]:
         query = select(_questions).where(_questions.c.state == Asked.OPEN.value)
@@ -196,9 +214,10 @@ class SqlQuestions:
             connection.execute(update(_questions).where(_questions.c.nonce == nonce).values(value=value))
 
     def _read(self, query: Select[Any]) -> tuple[Question, ...]:
+        """Those that can be read: of one that can't nothing begins, and a press of it hears so."""
         with self._database.connection() as connection:
-            rows = connection.execute(query).mappings().all()
-        return tuple(self._database.value_of(Question, row["value"]) for row in rows)
+            rows = connection.execute(query).all()
+        return tuple(self._database.readable(Question, ((row.nonce, row.value) for row in rows))[0].values())
 
 
 class SqlStarts:

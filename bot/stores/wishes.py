@@ -22,10 +22,11 @@ class SqlWishes:
             added = connection.execute(insert(_wishes).values(value=self._database.text_of(wish)))
         return replace(wish, number=(added.inserted_primary_key or (0,))[0])
 
-    def all(self) -> tuple[Wish, ...]:
+    def all(self) -> tuple[tuple[Wish, ...], tuple[int, ...]]:
         with self._database.connection() as connection:
-            rows = connection.execute(select(_wishes).order_by(_wishes.c.number)).mappings().all()
-        return tuple(replace(self._database.value_of(Wish, row["value"]), number=row["number"]) for row in rows)
+            rows = connection.execute(select(_wishes).order_by(_wishes.c.number)).all()
+        found, unread = self._database.readable(Wish, ((row.number, row.value) for row in rows))
+        return tuple(replace(wish, number=number) for number, wish in found.items()), tuple(unread)
 
     def remove(self, number: int) -> None:
         with self._database.connection() as connection:

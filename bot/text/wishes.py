@@ -33,6 +33,12 @@ def given_up(wish: Wish, everyone: Sequence[str]) -> Message:
     return Message(line(Mention(wish.user), told, code("tell me when …"), " begins anew."))
 
 
+def lost(number: int) -> Message:
+    """Some can't be read any more, so nobody knows whose they were."""
+    told = f"{count(number, 'wish', 'wishes')} to be told can't be read any more: who has said "
+    return says(told, code("tell me"), " says it again.")
+
+
 def gone(wish: Wish, missing: Sequence[str]) -> Message:
     """What it was about is not there any more."""
     verb = "is" if len(missing) == 1 else "are"

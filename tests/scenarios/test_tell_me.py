@@ -199,7 +199,7 @@ def test_it_is_remembered_over_a_restart_of_the_bot_and_given_up_after_a_day() -
         )
         await settle(again)
         assert len(mentions(again)) == 2
-        assert again.promises.store.all() == ()
+        assert again.promises.store.all() == ((), ())
         await again.tasks.close()
 
     talk(scenario)
@@ -332,7 +332,7 @@ def test_a_caller_who_waits_in_vain_or_goes_away_leaves_nothing_behind() -> None
         await bot.advance(2)
         leaving.cancel()
         await bot.advance(1)
-        assert [one.goal.servers for one in bot.promises.store.all()] == [("gpu3",)]
+        assert [one.goal.servers for one in bot.promises.store.all()[0]] == [("gpu3",)]
         await bot.advance(24 * 3600)
         await settle(bot)
         await bot.advance(1)
@@ -340,7 +340,7 @@ def test_a_caller_who_waits_in_vain_or_goes_away_leaves_nothing_behind() -> None
         assert vain.said[-1] == snapshot(
             "@ana not so within 1 d: gpu3 is up. I stop waiting; tell me when … begins anew."
         )
-        assert bot.promises.store.all() == ()
+        assert bot.promises.store.all() == ((), ())
 
     talk(scenario)
 
@@ -353,7 +353,7 @@ def test_a_caller_who_waited_when_the_bot_ended_is_forgotten() -> None:
         )
         await bot.advance(2)
         again = bot.restarted()
-        assert again.promises.store.all() == ()
+        assert again.promises.store.all() == ((), ())
         asking.cancel()
         await again.tasks.close()
 

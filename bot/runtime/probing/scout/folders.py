@@ -1,6 +1,7 @@
 """Counts the files of a folder and below, as far as a bound, and says how long nothing was written there."""
 # ruff: noqa: PTH118 - pathlib costs more than the system calls that it would wrap here
 
+import errno
 import os
 import pwd
 import time
@@ -53,28 +54,33 @@ def place_of(places: "list[str]", env: "dict[str, str]") -> "str | None":
 
 
 def walked(place: str, until: float) -> "tuple[int, float | None]":
-    """How many files, and when the newest was written; OSError where the folder itself can't be read."""
-    files, looked_at, newest = 0, 0, None
+    """How many files, and when the newest was written; OSError where nothing was found and not all could be seen."""
+    files, looked_at, newest, unseen = 0, 0, None, None
     waiting = [(place, 0)]
     while waiting:
         folder, depth = waiting.pop()
         try:
             entries = os.scandir(folder)
-        except OSError:
+        except OSError as error:
             if depth == 0:
                 raise
+            unseen = error
             continue
         with entries:
             for entry in entries:
                 looked_at += 1
                 if looked_at > MOST or time.monotonic() > until:
-                    return files, newest
+                    unseen = OSError(errno.EFBIG, "more than is looked at")
+                    waiting.clear()
+                    break
                 if entry.is_dir(follow_symlinks=False):
                     if depth < DEEPEST:
                         waiting.append((os.path.join(folder, entry.name), depth + 1))
                 elif not entry.name.endswith(ASIDE):
                     files += 1
                     newest = max(newest or 0.0, written(entry))
+    if unseen is not None and not files:
+        raise unseen
     return files, newest
 
 
