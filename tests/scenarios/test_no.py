@@ -184,7 +184,7 @@ def test_works_ends_a_question_that_time_has_answered() -> None:
         await bot.advance(30)
         told = await bot.answer("ready", user="U2")
         assert told == snapshot("""\
-1/1 already run no_buffer and are healthy: nothing to do.
+gpu0 already runs no_buffer and is healthy: nothing to do.
 [Restart all the same…]\
 """)
         assert bot.desk.open_in("C1") == ()

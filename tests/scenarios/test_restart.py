@@ -421,7 +421,9 @@ def test_a_server_between_its_end_and_its_start_alarms_nobody() -> None:
         seen: set[str] = set()
         for _ in range(120):
             await bot.advance(1)
-            seen.update(line for post in bot.posts() for line in post.text.splitlines() if line.startswith(("⚪", "🔴")))
+            seen.update(
+                line for post in bot.posts() for line in post.text.splitlines() if line.startswith(("⚪", "🔴"))
+            )
         assert seen == {"⚪ all 8   not running"}
 
     talk(scenario)

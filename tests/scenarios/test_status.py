@@ -42,7 +42,7 @@ def test_status_without_a_target_means_the_last_one_named() -> None:
     async def scenario(bot: Bot) -> None:
         bot.fleet.run_all()
         await bot.answer("up? gpu3", within=3)
-        assert (await bot.answer("status")).startswith("1/1 ready")
+        assert (await bot.answer("status")).startswith("1/1 ready · gpu3 · ct200")
         await bot.advance(601)
         assert (await bot.answer("status")).startswith("8/8 ready")
         await bot.answer("up? gpu4", thread="t1", within=3)
