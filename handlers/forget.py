@@ -20,7 +20,7 @@ def decide(words: Words, world: World, now: datetime) -> Forget:
 
 COMMAND = Command(
     name="forget",
-    summary="take back every `tell me when`",
+    summary='take back every "tell me when"',
     usage="forget",
     examples=("forget",),
     decide=decide,

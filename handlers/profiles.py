@@ -35,7 +35,7 @@ def decide(words: Words, world: World, now: datetime) -> Reply:
         ]
         ran = [one for one in world.starts if one.profile == profile.name]
         good = sum(one.is_ready for one in ran)
-        known.append(f"started {count(good, 'time')}, failed {len(ran) - good}" if ran else "never run here")
+        known.append(f"started {count(good, 'time')}, failed {len(ran) - good}" if ran else "never started by me here")
         lines.append(line(" · ".join(one for one in known if one)))
     return Reply(Message(line(bold(count(len(world.fleet.profiles), "profile"))), (Lines(tuple(lines)),)))
 

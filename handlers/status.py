@@ -33,8 +33,11 @@ def decide(words: Words, world: World, now: datetime) -> Reply:
     """Say what is the same once, and what differs in a row each."""
     del words
     servers = world.targets
+    everything = [one.name for one in world.fleet.servers]
     ready = [one for one in servers if world.verdict(one.name).readiness is Readiness.READY]
-    head = line(bold(f"{len(ready)}/{len(servers)} ready"), f" · {hosts_of(servers)}")
+    named = line(bold(names([one.name for one in servers], everything)), " · ")
+    part = line() if len(servers) == len(everything) else named
+    head = line(bold(f"{len(ready)}/{len(servers)} ready"), " · ", part, hosts_of(servers))
     above = (*_alike(world, servers), *standing_lines(world, servers))
     shown = servers if len(servers) <= MANY else _odd(world, servers)
     rows = tuple(_row(world, server) for server in shown)

@@ -117,7 +117,6 @@ class SimulatedFleet:
                     "flags": _plain(NO_BUFFER),
                     "seats": 72,
                     "job_concurrency": 64,
-                    "gain": "72 seats instead of 37",
                     "price": "no overlap scheduling",
                 },
             },

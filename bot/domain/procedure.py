@@ -60,7 +60,9 @@ def restart(words: Words, world: World) -> Reply | Plan:
     is_new = "--again" in words.options or bool(words.flags.items)
     chosen = servers if is_new else _without_the_same(world, servers, profile)
     if not chosen:
-        text = f"{len(servers)}/{len(servers)} already run {profile} and are healthy: nothing to do."
+        many = f"{len(servers)}/{len(servers)} already run {profile} and are"
+        what = many if len(servers) > 1 else f"{servers[0].name} already runs {profile} and is"
+        text = f"{what} healthy: nothing to do."
         again = f"restart {profile} --again" + _named(words)
         return Reply(Message(line(bold(text)), (insist("Restart all the same…", again),)))
     orders = tuple(order(world, server, profile, words.flags) for server in chosen)

@@ -68,8 +68,10 @@ def is_only_safe_word(text: str) -> bool:
 
 
 def says_it_is_up(text: str) -> bool:
-    """Whether somebody says that the thing works ("it's up", "ready", "works")."""
-    return _IS_UP.fullmatch(text.strip().rstrip(_ENDING)) is not None
+    """Whether somebody says that the thing works ("it's up", "ready", "works"); "up" and "up?" ask, as a command."""
+    said = text.strip()
+    is_asked = said.endswith("?") or said.rstrip(_ENDING).lower() == "up"
+    return not is_asked and _IS_UP.fullmatch(said.rstrip(_ENDING)) is not None
 
 
 def interpret(

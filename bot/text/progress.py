@@ -114,7 +114,7 @@ def _servers(op: Operation, views: Mapping[str, View]) -> tuple[Line, ...]:
     for name in order:
         if name in views and name not in lost:
             view = views[name]
-            groups.setdefault((DOTS[view.verdict.readiness], _doing_word(view)), []).append(view)
+            groups.setdefault(_dot_and_word(op, view), []).append(view)
     lines: list[Line] = []
     for (dot, word), members in sorted(groups.items(), key=lambda item: item[0][0] != "🟢"):
         shown = names([view.server for view in members], order)
@@ -122,6 +122,14 @@ def _servers(op: Operation, views: Mapping[str, View]) -> tuple[Line, ...]:
         lines.append(line(f"{dot} {shown}   ", told))
     lines.extend(lost_lines(op))
     return tuple(lines)
+
+
+def _dot_and_word(op: Operation, view: View) -> tuple[str, str]:
+    """Between its end and its start a server is off on purpose: nobody is needed, and nobody should be alarmed."""
+    is_meant = op.is_live or not any(isinstance(step, StartServers) for step in op.plan.steps)
+    if view.verdict.readiness is Readiness.DOWN and is_meant:
+        return "⚪", "not running"
+    return DOTS[view.verdict.readiness], _doing_word(view)
 
 
 def _doing_word(view: View) -> str:

@@ -132,6 +132,11 @@ def test_somebody_says_that_it_works(text: str) -> None:
     assert says_it_is_up(text)
 
 
+@pytest.mark.parametrize("text", ["up?", "up", "Up ?", "UP!", "ready?", "still up?"])
+def test_who_asks_whether_it_is_up_says_nothing_about_it(text: str) -> None:
+    assert not says_it_is_up(text)
+
+
 @given(st.text(max_size=500), st.booleans())
 def test_any_text_is_read_without_a_fault_and_names_only_what_there_is(text: str, mentions: bool) -> None:
     found = interpret(text, fleet=FLEET, commands=COMMANDS, channel="C1", mentions_bot=mentions)

@@ -151,6 +151,20 @@ def test_a_viewers_no_changes_nothing() -> None:
     talk(scenario)
 
 
+def test_up_is_answered_and_leaves_an_open_question_alone() -> None:
+    async def scenario(bot: Bot) -> None:
+        bot.fleet.run_all(age=timedelta(minutes=4))
+        await bot.answer("restart no_buffer")
+        question = bot.last
+        for word in ("up?", "up"):
+            assert (await bot.answer(word)).startswith("8/8 answering · ct200")
+        bot.press("Restart 8 servers", post=question)
+        await bot.advance(5)
+        assert len(bot.fleet.signalled) == 8
+
+    talk(scenario)
+
+
 def test_works_has_the_bot_look_again_and_the_question_stands() -> None:
     async def scenario(bot: Bot) -> None:
         bot.fleet.run_all()
@@ -170,7 +184,7 @@ def test_works_ends_a_question_that_time_has_answered() -> None:
         await bot.advance(30)
         told = await bot.answer("ready", user="U2")
         assert told == snapshot("""\
-1/1 already run no_buffer and are healthy: nothing to do.
+gpu0 already runs no_buffer and is healthy: nothing to do.
 [Restart all the same…]\
 """)
         assert bot.desk.open_in("C1") == ()

@@ -411,3 +411,19 @@ def test_ten_minutes_of_loading_are_twenty_notes() -> None:
         assert [round(post.at - head.at) for post in bot.posts(head.ref.id)] == [30 * n for n in range(1, 21)]
 
     talk(scenario)
+
+
+def test_a_server_between_its_end_and_its_start_alarms_nobody() -> None:
+    async def scenario(bot: Bot) -> None:
+        bot.fleet.run_all()
+        await bot.answer("restart no_buffer")
+        bot.press("Restart 8 servers")
+        seen: set[str] = set()
+        for _ in range(120):
+            await bot.advance(1)
+            seen.update(
+                line for post in bot.posts() for line in post.text.splitlines() if line.startswith(("⚪", "🔴"))
+            )
+        assert seen == {"⚪ all 8   not running"}
+
+    talk(scenario)

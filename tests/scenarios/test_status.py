@@ -42,7 +42,7 @@ def test_status_without_a_target_means_the_last_one_named() -> None:
     async def scenario(bot: Bot) -> None:
         bot.fleet.run_all()
         await bot.answer("up? gpu3", within=3)
-        assert (await bot.answer("status")).startswith("1/1 ready")
+        assert (await bot.answer("status")).startswith("1/1 ready · gpu3 · ct200")
         await bot.advance(601)
         assert (await bot.answer("status")).startswith("8/8 ready")
         await bot.answer("up? gpu4", thread="t1", within=3)
@@ -87,10 +87,10 @@ def test_profiles_tell_their_flags_and_their_record() -> None:
 2 profiles
 extra_buffer  runs on 8 servers
 --mamba-scheduler-strategy extra_buffer --max-running-requests 64 --mem-fraction-static 0.85
-37 seats · never run here
+37 seats · never started by me here
 no_buffer
 --mamba-scheduler-strategy no_buffer --max-running-requests 128 --mem-fraction-static 0.90
-72 seats · price: no overlap scheduling · never run here\
+72 seats · price: no overlap scheduling · never started by me here\
 """)
 
     talk(scenario)
@@ -109,7 +109,7 @@ cancel  end the open question or operation; says what was done and what is left
 chart  a picture of tokens a second and running requests
 compare  two profiles side by side: starts, failures, start-up time, caps, speed
 every  how often a running operation reports: every 10s
-forget  take back every `tell me when`
+forget  take back every "tell me when"
 help  what one may say here
 history  what was done here, by whom, and how it ended
 hold  hold servers for a while: what ends, starts or restarts them needs your press or an admin's
