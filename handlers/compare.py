@@ -89,7 +89,7 @@ def _failed(record: _Record) -> str:
 
 
 _ROWS: tuple[tuple[str, Callable[[_Record], str]], ...] = (
-    ("starts", lambda record: str(len(record.starts)) if record.starts else "never run here"),
+    ("starts", lambda record: str(len(record.starts)) if record.starts else "none by me"),
     ("failed", _failed),
     ("start-up", _took),
     ("seats", lambda record: _median(record, lambda one: one.max_running)),

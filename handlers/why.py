@@ -217,7 +217,8 @@ def _limits(world: World, servers: Sequence[Server], groups: Sequence[Group], ga
     for number, group in enumerate(groups):
         whose = f"{_who(group.servers, order)}: " if len(group.works) < len(servers) and len(servers) > 1 else ""
         text = limit_words.sentence(group, _client(world))
-        told.append(line(whose, bold(text) if number == 0 else text))
+        head, colon, rest = text.partition(": ") if number == 0 else ("", "", text)
+        told.append(line(whose, bold(head + colon), rest))
         if number == 0 and (lever := _lever(world, group, gain)):
             told.append(line(lever))
     return told

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from bot.domain.alerting import alert_title
 from bot.domain.course import Point
 from bot.domain.facts import JobFacts
-from bot.domain.message import Line, Lines, Message, Small, bold, line
+from bot.domain.message import Line, Lines, Message, bold, line
 from bot.domain.phrases import about, count, names, percent, span, target
 from bot.domain.tally import Tally
 from bot.domain.views import job_line
@@ -34,12 +34,11 @@ def report(
     rate = told.tokens / max(told.watched.total_seconds(), 1.0)
     share = f", {percent(rate / wanted_rate)} of {target(wanted_rate)}" if wanted_rate else ""
     share += ": target missed" if wanted_rate and rate < wanted_rate * _REACHED else ""
-    head = line(bold(f"{about(told.tokens)} tokens in the last {period}"), f" · {about(rate)} tok/s on average{share}")
+    is_part = told.watched < (now - told.since) * _ALL
+    when = f"the {span(told.watched)} watched of the last {period}" if is_part else f"the last {period}"
+    head = line(bold(f"{about(told.tokens)} tokens in {when}"), f" · {about(rate)} tok/s on average{share}")
     lines = (_away(told, everyone), _alerts(told, everyone, now), *(line(job_line(one)) for one in jobs))
-    small = []
-    if told.watched < (now - told.since) * _ALL:
-        small.append(line(f"watched for {span(told.watched)} of that"))
-    return Message(head, (Lines(lines), *((Small(tuple(small)),) if small else ())))
+    return Message(head, (Lines(lines),))
 
 
 def _away(told: Tally, everyone: Sequence[str]) -> Line:

@@ -289,17 +289,15 @@ def test_a_report_tells_tokens_downtime_alerts_and_the_job() -> None:
         bot.fleet.run("gpu3", age=timedelta(minutes=2))
         await bot.watch(10)
         assert await bot.answer("report 1h") == snapshot("""\
-10.8M tokens in the last 1 h · 5k tok/s on average, 100 % of 5k
+10.8M tokens in the 35 m 55 s watched of the last 1 h · 5k tok/s on average, 100 % of 5k
 not up: gpu3 down 6 m · the other 7 always were
 1 alert: gpu3 is down, 6 m 15 s
-job datagen: running at 64,660 of 193,000 · 3.9k tok/s
-watched for 35 m 55 s of that\
+job datagen: running at 64,660 of 193,000 · 3.9k tok/s\
 """)
         assert await bot.answer("report gpu0") == snapshot("""\
-1.4M tokens in the last 24 h · 641 tok/s on average
+1.4M tokens in the 35 m 55 s watched of the last 24 h · 641 tok/s on average
 gpu0 was always up
-no alerts
-watched for 35 m 55 s of that\
+no alerts\
 """)
 
     talk(scenario, first_night(target=5_000.0))

@@ -200,7 +200,7 @@ def test_compare_puts_the_records_of_two_profiles_beside_each_other() -> None:
         assert await bot.answer("compare") == snapshot("""\
 extra_buffer and no_buffer, as they did here
 here | extra_buffer | no_buffer
-starts | never run here | never run here
+starts | none by me | none by me
 price | – | no overlap scheduling
 runs on | 8 servers | 0 servers
 medians of the starts that I made · speed as measured a while after a restart
