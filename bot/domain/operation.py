@@ -158,10 +158,6 @@ class Operation:
             return self
         return replace(self, lost=(*self.lost, (server, why)))
 
-    def step_of(self, number: int) -> Step:
-        """The step of that number."""
-        return self.plan.steps[number]
-
 
 def begin(
     plan: Plan,

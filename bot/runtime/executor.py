@@ -246,13 +246,6 @@ class Executor:
                 changed.append(live.op)
         return tuple(changed)
 
-    async def drop_all(self) -> None:
-        """End all tasks without ending the operations: they are resumed at the next start."""
-        for live in self._live.values():
-            for task in (live.task, live.step):
-                if task is not None:
-                    task.cancel()
-
     # The run
 
     async def _run(self, live: Live) -> None:
